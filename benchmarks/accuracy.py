@@ -6,6 +6,10 @@ reduction. The figures of an oracle show what is out of reach: it knows all true
 takes their posterior medians. If values have no neighbours, the slow estimators get only the first samples, and are compared
 on these. Workloads whose file (see `SOURCES`) is absent are left out. NumPy draws the reports from the channels with a fixed
 seed for each workload, because only estimation is measured.
+
+``best`` keeps absolute and squared errors small. Where 30 of 300 values have equal shares and the noise is nearly as large as
+these, zeros are good guesses, and it loses by absolute error: 1.08 to 1.30 in five workloads. By squared error, with the same
+reports, it is at .49 to 1.06 of ``inv_p`` there.
 """
 
 from __future__ import annotations

@@ -5,6 +5,11 @@ variation to the shares of a group's own people; for square_wave also of the Was
 ``shared`` is compared with the better of the estimate of all reports together, given to every group, and the best estimator of
 single groups; ``best`` only sees the first draws, unless nothing else is compared. NumPy draws the reports with a fixed seed,
 because only estimation is measured.
+
+The total variation of age by country cannot fall to `ALIKE` of that of ``best`` at epsilon 1. Half of the countries have at
+most 75 people, and the 74 ages of so few are far from any common shares by chance: the true shares of all people, given to
+every country, are .40 away, which is .77 (epsilon .5) and .85 (epsilon 1) of the error of ``best``. To the Wasserstein distance
+the chance of neighbouring ages matters little: it falls to .39 and .44, and the error of the mean to .32 and .37.
 """
 
 from __future__ import annotations

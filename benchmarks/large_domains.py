@@ -1,6 +1,6 @@
 """Domains of up to millions of values: CPU seconds, errors against theory and against published protocols, memory.
 
-OLH with orthogonal seeds is read through a transform: the figures for 300 values stand beside those of larger domains. The
+OLH with orthogonal seeds is read through a transform: the figures for 300 values stand next to those of larger domains. The
 mean squared error of counts is compared with projective geometry response (PG; Feldman, Nelson, Nguyen, Talwar, ICML 2022) on
 the inputs that its authors published, epsilon 5, 22,000 values, 300 trials (30 in a quick run). Sets of values, private seeds
 and bit vectors, are solved for 1,000 and 10,000 values, and for 100,000 with a deadline unless quick.

@@ -7,7 +7,7 @@ from functools import partial
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from benchmarks.figures import Figure, at_least, at_most, cpu_clock, in_turns
+from benchmarks.figures import Figure, Work, at_least, at_most, cpu_clock, in_turns
 
 
 def figures(quick: bool) -> list[Figure]:
@@ -28,13 +28,9 @@ def perturbing(con: DuckDBPyConnection) -> list[Figure]:
     con.execute("CREATE TABLE people AS SELECT range % 100 AS x FROM range(10_000_000)")
     copy = partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT x FROM people")
     perturb = partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT ldp.perturb(x, m()) AS x FROM people")
-    plain, perturbed = in_turns(copy, perturb)
-    con.execute("SET threads = 1")
-    (alone,) = in_turns(perturb)
-    con.execute("RESET threads")
     con.execute("CREATE OR REPLACE TABLE pairs AS SELECT x, x % 7 AS region FROM people")
-    rows = "CREATE OR REPLACE TABLE c AS FROM ldp.perturb_rows(pairs, {x: m()}, keep := ['region'])"
-    (listed,) = in_turns(partial(con.execute, rows))
+    rows = partial(con.execute, "CREATE OR REPLACE TABLE c AS FROM ldp.perturb_rows(pairs, {x: m()}, keep := ['region'])")
+    plain, perturbed, alone, listed = in_turns(copy, perturb, partial(_with_one_thread, con, perturb), rows)
     strings = _row_of_strings(con, 1_000_000) / _row_of_strings(con, 100)
     tree = _row(con, "(hash(i) % 1_048_576)::BIGINT", "ldp.hierarchy(1, 0, 1_048_575, step := 1)")
     numbers = _row(con, "(hash(i) % 100)::BIGINT", "ldp.krr(1, range(100))")
@@ -47,6 +43,13 @@ def perturbing(con: DuckDBPyConnection) -> list[Figure]:
         at_most("ldp.perturb, a row, K = 1,000,000 strings against K = 100", strings, 1.3),
         at_most("ldp.perturb, a row, hierarchy of 1,048,576 values against k-RR of 100", tree / numbers, 2),
     ]
+
+
+def _with_one_thread(con: DuckDBPyConnection, work: Work) -> None:
+    """Run a query with one thread of DuckDB."""
+    con.execute("SET threads = 1")
+    work()
+    con.execute("RESET threads")
 
 
 def hundred_groups(con: DuckDBPyConnection, millions: int) -> list[Figure]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.figures import Figure, at_least, at_most
 from ldpsql import Likelihood, certify
-from ldpsql.estimates.conditions import Cells
+from ldpsql.estimates.conditions import TableCells
 from ldpsql.estimates.contrasts import difference
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.measures import Measure
@@ -68,12 +68,12 @@ def answers(estimates: Estimates) -> Iterator[tuple[str, Held]]:
     yield "cells", held(Margin(()).measure(estimates), TRUTH.ravel())
     yield "margins", held(Margin((1,)).measure(estimates), TRUTH.sum(axis=0))
     yield "conditional shares", held(Margin((0, 1), (0,)).measure(estimates), GIVEN.ravel())
-    old = Cells(((1, (4, 5, 6, 7)),))
+    old = TableCells(((1, (4, 5, 6, 7)),))
     for school in range(5):
-        given = Cells(((0, (school,)),))
+        given = TableCells(((0, (school,)),))
         yield "conditional means", held(MeanOf(1, given).measure(estimates), GIVEN[school] @ AGES)
         if school:
-            before, apart = Cells(((0, (school - 1,)),)), GIVEN[school] - GIVEN[school - 1]
+            before, apart = TableCells(((0, (school - 1,)),)), GIVEN[school] - GIVEN[school - 1]
             share = difference(estimates, Share(old, given), estimates, Share(old, before))
             mean = difference(estimates, MeanOf(1, given), estimates, MeanOf(1, before))
             yield "differences of shares", held(share, apart[4:].sum())
@@ -92,7 +92,7 @@ def figures(quick: bool) -> list[Figure]:
             out.append(at_least(label, one.inside / one.all, LEAST, ""))
             out.append(at_most(f"{label} that are determined", one.determined_inside / max(one.determined, 1), MOST, ""))
         alike = sampled(epsilon, draws, SCHOOLS[:, None] * TRUTH.sum(axis=0))
-        one, other = (Share(Cells(((1, (4, 5, 6, 7)),)), Cells(((0, (school,)),))) for school in (0, 2))
+        one, other = (Share(TableCells(((1, (4, 5, 6, 7)),)), TableCells(((0, (school,)),))) for school in (0, 2))
         below = float((difference(alike, one, alike, other).p_value < 0.05).mean())
         out.append(at_most(f"epsilon={epsilon} a column: share of p-values below .05 without a difference", below, 0.09, ""))
     return out

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from ldpsql.bulk.charging import Charge
     from ldpsql.bulk.comparing import compare_estimators, recommend
     from ldpsql.bulk.counts import Counts, Supports, merge, partial_counts, partial_supports
-    from ldpsql.bulk.foreign import read
+    from ldpsql.bulk.foreign import rappor_shares, read
     from ldpsql.bulk.frames import estimate, heavy_hitters, key_value, perturb
     from ldpsql.bulk.many_groups import estimate_groups
     from ldpsql.bulk.once import perturb_once
-    from ldpsql.bulk.rappor import rappor_shares
     from ldpsql.bulk.releases import release
     from ldpsql.bulk.run import perturb_copy, perturb_table
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
@@ -58,8 +57,7 @@ _HOMES = {
     "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "bulk.many_groups": ["estimate_groups"],
     "bulk.once": ["perturb_once"],
-    "bulk.rappor": ["rappor_shares"],
-    "bulk.foreign": ["read"],
+    "bulk.foreign": ["rappor_shares", "read"],
     "bulk.releases": ["release"],
     "bulk.run": ["perturb_copy", "perturb_table"],
     "privacy.certificate": ["Certificate"],

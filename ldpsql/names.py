@@ -22,4 +22,4 @@ OCTETS = "__ldp_octets"  # (report): a set as bytes
 MOMENTS = "ldp._moments"  # the macro that gives a list the type of the values between two ends
 LISTED = "__ldp_listed"  # (name, type): a pattern, if a parameter of this type can be a list
 WRITTEN = "__ldp_written"  # (SQL of lists): a pattern, if none of the lists is too long
-WRITTEN_CALL = "__ldp_call"  # (macro, reports, report, mechanism, written): SQL that draws nothing
+WRITTEN_CALL = "__ldp_call"  # (macro, mechanism, reports, search path, catalog, columns): SQL that draws nothing

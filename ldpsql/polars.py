@@ -19,10 +19,10 @@ import pyarrow as pa
 from ldpsql.bulk import frames
 from ldpsql.bulk.batches import perturb_batches
 from ldpsql.bulk.charging import Charged
-from ldpsql.bulk.columns import Columns
+from ldpsql.bulk.columns.mechanisms import Columns
 from ldpsql.bulk.once import perturb_once
-from ldpsql.bulk.orders import Order, check_order
-from ldpsql.bulk.shuffling import permutation
+from ldpsql.bulk.writing.orders import Order, check_order
+from ldpsql.bulk.writing.shuffling import permutation
 from ldpsql.errors.boundary import withheld
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import uncharged

@@ -17,16 +17,19 @@ def text_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def fields_of(kind: str) -> list[str]:
-    """Return the names of the fields of a type STRUCT(...) in the text of SQL's ``typeof``.
+def fields_of(kind: str) -> dict[str, str]:
+    """Return the types of the fields of a type STRUCT(...) by name, from the text of SQL's ``typeof``.
 
-    >>> fields_of('STRUCT(city VARCHAR, "a b" STRUCT(x DECIMAL(18,3)))')
-    ['city', 'a b']
+    >>> fields_of('STRUCT(city VARCHAR, "a b" STRUCT(x DECIMAL(18,3))[])')
+    {'city': 'VARCHAR', 'a b': 'STRUCT(x DECIMAL(18,3))[]'}
     """
-    names, depth, begins = [], 0, False
-    for word, mark in _PART.findall(kind):
+    fields, depth, begin, name = {}, 0, 0, ""
+    for part in _PART.finditer(kind):
+        word, mark = part.groups()
+        if depth == 1 and word and not name:
+            name, begin = word, part.end()
+        if depth == 1 and mark in (",", ")"):
+            fields[name[1:-1].replace('""', '"') if name[0] == '"' else name] = kind[begin : part.start()].strip()
+            name = ""
         depth += {"(": 1, ")": -1}.get(mark, 0)
-        if word and begins and depth == 1:
-            names.append(word[1:-1].replace('""', '"') if word[0] == '"' else word)
-        begins = mark in ("(", ",") and bool(mark)
-    return names
+    return fields

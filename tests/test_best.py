@@ -95,6 +95,17 @@ def test_few_values_are_shrunk_alone_only_under_much_noise() -> None:
     assert [("ibu" in chosen, "empirical_bayes" in chosen) for chosen in fit.chosen] == [(False, True), (True, True)]
 
 
+@pytest.mark.parametrize("mechanism", ["krr(3, {})", "olh(1, {})"])
+def test_few_shares_that_may_be_equal_are_only_shrunk(mechanism: str) -> None:
+    made = registry().mechanism(mechanism.format(list("abcdef")))
+    operator = operator_of(made)
+    drawn = operator.forward(np.array([[0.17, 0.165, 0.165, 0.165, 0.165, 0.17], [0.3, 0.14, 0.14, 0.14, 0.14, 0.14]]))
+    fit = registry().estimator("best").fit(Likelihood(operator, np.rint(3000.0 * drawn)))
+    assert ["ibu" in chosen for chosen in fit.chosen] == [False, True]
+    assert fit.chosen[0] == "empirical_bayes(loss='both')"
+    assert fit.reasons[0] == "there is no other candidate"
+
+
 def test_a_group_is_estimated_alike_whatever_the_noise_of_others() -> None:
     operator = operator_of(registry().mechanism("krr(0.5, ['a', 'b', 'c'])"))
     counts = np.array([[11.0, 9, 10], [12_000, 9_000, 9_000], [4, 8, 18], [900, 1_000, 1_100]])

@@ -85,6 +85,23 @@ def test_sql_and_python_give_the_same_fingerprint(con: DuckDBPyConnection) -> No
     assert text.split()[0] == digest("oue(0.5, [1.5, 2])")
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "ldp.krr(1, [TIMESTAMPTZ '2026-01-01 00:00:00+00', TIMESTAMPTZ '2026-01-02 00:00:00+00'])",
+        "ldp.joint_krr(1, {t: [TIMESTAMPTZ '2026-01-01 00:00:00+00', TIMESTAMPTZ '2026-01-02 00:00:00+00'], n: [1, 2]})",
+        "ldp.hierarchy(1, TIMESTAMPTZ '2026-01-01 00:00:00+00', TIMESTAMPTZ '2026-02-01 00:00:00+00', step := 'hour')",
+    ],
+)
+def test_the_time_zone_of_the_session_does_not_change_the_fingerprint(call: str, con: DuckDBPyConnection) -> None:
+    lines = set()
+    for zone in ("UTC", "Asia/Kolkata", "America/New_York"):
+        con.execute(f"SET TimeZone = '{zone}'")
+        ((line,),) = con.execute(f"SELECT ldp.describe({call}).fingerprint").fetchall()
+        lines.add(line.split()[0])
+    assert len(lines) == 1
+
+
 def test_every_mechanism_has_a_fingerprint_of_one_line_that_reads_back() -> None:
     for text in (DREW, "square_wave(1, 0, 100)", "planar_geometric(1, 5, 5, 1)", f"olh(1, {list(range(5000))})"):
         line = fingerprint(registry().mechanism(text))

@@ -440,3 +440,19 @@ def test_names_of_columns_that_come_from_data_are_not_listed(form: str, tmp_path
     assert "canary-value" not in f"{caught.value} {caught.value.args} {vars(caught.value)}"
     with pytest.raises(ldpsql.LdpError, match="did you mean 'id'"):
         ldpsql.perturb_copy(con, source, tmp_path / "r.parquet", {"idd": "krr(1, [1, 2])"})
+
+
+@pytest.mark.parametrize(
+    ("text", "hinted"),
+    [
+        ("city,hours\nLima,3\nOslo,4\n", True),
+        ("city,country\nLima,Peru\nOslo,Norway\n", False),  # nothing tells the first line from the others
+        ("Lima,3\nOslo,4\n", False),
+    ],
+)
+def test_a_csv_file_suggests_a_column_only_if_its_first_line_is_a_header(text: str, hinted: bool, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text(text)
+    with pytest.raises(ldpsql.LdpError) as caught:
+        ldpsql.estimate(str(tmp_path / "people.csv"), "citty" if "city" in text else "Lina", "krr(1, ['a', 'b'])")
+    assert ("did you mean 'city'" in str(caught.value)) is hinted
+    assert hinted or "the first line of a CSV file must name the columns" in str(caught.value)

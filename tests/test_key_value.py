@@ -49,7 +49,7 @@ from ldpsql.pairs.sizes import lost_if_geometric
 from ldpsql.privacy.certificate import certificate
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.registry.registry import registry
-from ldpsql.sql.relational import Source, query
+from ldpsql.sql.relational import ReportTable, query
 from ldpsql.testing import check_mechanism
 from tests import seeds
 
@@ -238,7 +238,7 @@ def test_what_is_for_single_values_refuses_mechanisms_over_pairs() -> None:
     for refused in (
         lambda: listed(mechanism),
         lambda: mutual_information(mechanism, np.ones(2)),
-        lambda: query(mechanism, Source("pairs", "report"), "duckdb"),
+        lambda: query(mechanism, ReportTable("pairs", "report"), "duckdb"),
         lambda: check_ordered(mechanism),
         lambda: Repeated(Perturbed(mechanism)),
         lambda: Mixed(Domain.of(["x", "y"]), (mechanism, mechanism)),

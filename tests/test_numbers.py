@@ -9,13 +9,13 @@ import pytest
 from duckdb import DuckDBPyConnection
 from scipy.special import ndtr
 
-from ldpsql import Likelihood, Mechanism
+from ldpsql import Likelihood, Mechanism, estimate
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.estimates.linear import Linear, _bounded
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import DenseOperator
-from ldpsql.inference.operators.weights import Weights, ramps
+from ldpsql.inference.operators.weights import ReportWeights, ramps
 from ldpsql.inference.score_intervals import deviations, half_width
 from ldpsql.registry.registry import registry
 from tests import seeds
@@ -72,7 +72,7 @@ def test_the_expectation_of_majorants_is_never_below_the_functional(spec: str) -
 def test_weights_that_are_not_lifted_are_not_majorants() -> None:
     operator = operator_of(mechanism("square_wave(1, 0, 100, bins=64)"))
     c = (np.arange(64) < 20).astype(np.float64)[:, None]
-    (first, *_) = Weights(operator)._candidates(c, sets=True)
+    (first, *_) = ReportWeights(operator)._candidates(c, sets=True)
     assert (operator.matrix() @ first[-1].T - c).min() < -1e-3
 
 
@@ -188,7 +188,7 @@ def test_hybrid_has_the_smallest_largest_variance(epsilon: str) -> None:
 
 def test_many_bins_take_blocks_of_values() -> None:
     table = operator_of(mechanism("square_wave(1, 0, 1, bins=1200)")).matrix()
-    weights = Weights(DenseOperator(table))
+    weights = ReportWeights(DenseOperator(table))
     x = np.linspace(0, 1, 1200)
     found = weights.majorants(x[:, None], 1e5, 1.96, sets=False)
     assert (table @ found.weights.T - x[:, None]).min() > -1e-9
@@ -277,3 +277,16 @@ def test_the_diagnosis_gives_the_reason_of_a_null_and_what_to_use_instead(con: D
     remedy = one(con, "SELECT ldp.diagnose(x, m()).remedy FROM r")
     for part in ("16 of 16 values", "is NULL", "fewer bins", "olh", "ldp.mean"):
         assert part in remedy
+
+
+def test_the_ends_of_a_quantile_of_decimals_in_bins_are_written_like_decimals(con: DuckDBPyConnection) -> None:
+    """Ten numbers to a bin: the ends of the bins are 0.0, 0.9, 1.0, 1.9 ... with one decimal."""
+    con.execute("CREATE MACRO pay() AS ldp.hierarchy(1, 0, 100, step := 0.1, bins := 101)")
+    con.execute("CREATE TABLE reports AS SELECT ldp.perturb(i % 1000 / 10, pay()) AS pay FROM range(20000) t(i)")
+    levels = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    ((row,),) = con.execute(f"SELECT ldp.quantiles(pay, pay(), {levels}) FROM reports").fetchall()
+    whole = estimate(con.table("reports").pl()["pay"], "hierarchy(1, 0, 100, step=0.1, bins=101)")
+    ends = [end for answer in row for end in (answer["low"], answer["high"])]
+    ends += [end for q in levels for end in whole.quantile(q)[2:]]
+    assert len(ends) == 36
+    assert all(end == round(end, 1) for end in ends)

@@ -233,7 +233,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "another order of bytes": (np.array([1, 2], dtype=">i4"), "numpy.ndarray of int32|byte"),
     "sparse": (pd.Series([0, 1]).astype("Sparse[int]"), "pandas.Series of SparseDtype"),
     "periods": (pd.Series(pd.period_range("2020", periods=2)), "type extension"),
-    "bytes": (np.array([b"a"]), "type binary|fixed_size_binary"),
+    "bytes": (np.array([b"a"]), "type BLOB"),
     "a number": (5, "int is not a column"),
     "a generator": ((x for x in "ab"), "generator is not a column.*list"),
 }

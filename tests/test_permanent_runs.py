@@ -14,7 +14,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Charge, Key
 from ldpsql.bulk.permanent import Ahead, Permanent
-from ldpsql.bulk.staging import Staging
+from ldpsql.bulk.writing.staging import Staging
 from ldpsql.cli.perturb import perturb
 from ldpsql.errors import BudgetExceeded, InvalidParameter, KeyUnusable, SourceRefused, UnfinishedRun, WrongType
 from ldpsql.ledger import Ledger, Policy

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
+from unittest.mock import Mock
 
 import duckdb
 import numpy as np
@@ -13,14 +15,16 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.bulk import shuffling
-from ldpsql.bulk.shuffling import random_order
+from ldpsql.bulk.writing import shuffling
+from ldpsql.bulk.writing.shuffling import random_arrangement, random_order
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms.sampling import plausible
 from ldpsql.sql.drawing import Drawing, Draws
 from ldpsql.sql.lint import lint
 from ldpsql.sql.scripts import lint_files
+from tests import seeds
 
+RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
 ROWS = 3_000
 SURE = "ldp.krr(32, range(3000))"  # keeps all but one value in 10^10
 
@@ -66,6 +70,115 @@ def test_many_rows_are_ordered_without_loss(monkeypatch: pytest.MonkeyPatch) -> 
     assert abs(np.corrcoef(order, np.arange(len(order)))[0, 1]) < 5 / np.sqrt(len(order))
 
 
+@pytest.mark.parametrize("room", [0, 0.5, 5])  # shares that often need another draw, and none at all
+@pytest.mark.parametrize("counts", [[2, 1, 1], [0, 2, 2], [4], [1, 1, 1, 1]])
+def test_every_arrangement_of_equal_rows_is_as_likely_as_any_other(
+    monkeypatch: pytest.MonkeyPatch, counts: list[int], room: float
+) -> None:
+    monkeypatch.setattr(shuffling, "_ROOM", room)
+    monkeypatch.setattr(shuffling, "BUCKET_ROWS", 3)  # so that four rows need several blocks
+    draws, orders = 500, 24 // math.prod(map(math.factorial, counts))
+    seen = Counter(tuple(random_arrangement(np.array(counts)).tolist()) for _ in range(draws))
+    assert {tuple(np.bincount(order, minlength=len(counts))) for order in seen} == {tuple(counts)}
+    assert len(seen) == orders
+    assert plausible(np.array(list(seen.values())), draws, np.full(orders, 1 / orders), 1e-6)
+
+
+@pytest.mark.parametrize("numbers", [1, 700, 70_000])
+def test_many_equal_rows_are_arranged_evenly_and_without_loss(numbers: int) -> None:
+    counts = np.bincount(RNG.integers(numbers, size=300_000), minlength=numbers)
+    order = random_arrangement(counts)
+    assert (np.bincount(order, minlength=numbers) == counts).all()
+    half, group = np.arange(150_000), min(numbers, 7)  # the bound also holds for draws without replacement
+    seen, shares = np.bincount(order[half] % group, minlength=group), np.bincount(order % group, minlength=group) / 300_000
+    assert plausible(seen, 150_000, shares, 1e-6)
+
+
+@pytest.fixture
+def arranged(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """Return what counts the calls of `random_arrangement`."""
+    calls = Mock(side_effect=random_arrangement)
+    monkeypatch.setattr("ldpsql.udfs.perturb_rows.random_arrangement", calls)
+    return calls
+
+
+@pytest.mark.filterwarnings("ignore::ldpsql.errors.PrivacyLeakWarning")
+@pytest.mark.parametrize(
+    ("kind", "of_digit"),
+    [
+        ("TINYINT", "d::TINYINT"),
+        ("HUGEINT", "10::HUGEINT ** 30 + d"),
+        ("DECIMAL(38,1)", "d / 2"),
+        ("BOOLEAN", "d = 1"),
+        ("VARCHAR", "CASE d WHEN 0 THEN 'a' WHEN 1 THEN 'A' END COLLATE NOCASE"),
+        ("BLOB", "encode('é' || d)"),
+        ("ENUM('a', 'it''s, (', 'b')", "['a', 'it''s, (', 'b'][d + 1]"),
+        ("DATE", "DATE '2020-01-01' + d::INTEGER"),
+        ("TIMESTAMP_NS", "TIMESTAMP '2020-01-01' + d * INTERVAL 1 DAY"),
+        ("TIMESTAMP WITH TIME ZONE", "TIMESTAMP '2020-01-01' + d * INTERVAL 1 DAY"),
+        ("UUID", "('00000000-0000-0000-0000-00000000000' || d)"),
+    ],
+)
+def test_equal_rows_are_counted_and_returned_as_they_are(
+    con: DuckDBPyConnection, arranged: Mock, kind: str, of_digit: str
+) -> None:
+    unchanged(con, f"CASE WHEN d < 3 THEN ({of_digit})::{kind} END")
+    assert arranged.call_count == 1
+
+
+@pytest.mark.filterwarnings("ignore::ldpsql.errors.PrivacyLeakWarning")
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[0.0::DOUBLE, '-0.0'::DOUBLE, 'nan'::DOUBLE, 'inf'::DOUBLE][d + 1]",
+        "[0.0::FLOAT, '-0.0'::FLOAT, 1.0::FLOAT, NULL][d + 1]",
+        "[INTERVAL 30 DAY, INTERVAL 1 MONTH, INTERVAL 720 HOUR, NULL][d + 1]",
+        "[TIMETZ '10:00:00+00', TIMETZ '11:00:00+01', NULL, NULL][d + 1]",
+        "{'interval': [INTERVAL 30 DAY, INTERVAL 1 MONTH][d % 2 + 1]}",
+        "[[INTERVAL 30 DAY], [INTERVAL 1 MONTH]][d % 2 + 1]",
+        "['1'::BIT, '01'::BIT][d % 2 + 1]",
+        "MAP {'a': d}",
+    ],
+)
+def test_equal_values_that_may_differ_are_returned_as_they_are(con: DuckDBPyConnection, arranged: Mock, value: str) -> None:
+    unchanged(con, value)
+    assert not arranged.called
+
+
+def unchanged(con: DuckDBPyConnection, value: str) -> None:
+    """Check that the rows with this value of a digit ``d`` are those of the table, next to surely kept reports."""
+    con.execute("CREATE TABLE digits AS SELECT i // 5 % 4 AS d, d + 10 * (i % 5) AS n FROM range(3000) t(i)")
+    con.execute(f"CREATE TABLE kept AS SELECT n, {value} AS v FROM digits")
+    rows = "SELECT n, v::VARCHAR, typeof(v), count(*) FROM {} GROUP BY ALL ORDER BY ALL"
+    con.execute("CREATE TABLE out AS FROM ldp.perturb_rows(kept, {n: n()}, keep := ['v'])")
+    assert con.execute(rows.format("out")).fetchall() == con.execute(rows.format("kept")).fetchall()
+
+
+def test_rows_that_seldom_repeat_are_not_counted(con: DuckDBPyConnection, arranged: Mock) -> None:
+    con.execute("CREATE TABLE seldom AS SELECT 'Lima' AS city, i // 7 AS id FROM range(3000) t(i)")
+    rows = con.execute("FROM ldp.perturb_rows(seldom, {city: town()}, keep := ['id'])").fetchall()
+    assert Counter(row[1] for row in rows) == Counter(i // 7 for i in range(3000))
+    assert not arranged.called
+
+
+def test_where_a_row_stands_says_nothing_about_it(con: DuckDBPyConnection, arranged: Mock) -> None:
+    con.execute("CREATE TABLE sorted AS SELECT 'Lima' AS city, i // 10_000 AS tenth FROM range(100_000) t(i)")
+    rows = con.execute("FROM ldp.perturb_rows(sorted, {city: town()}, keep := ['tenth'])").fetchnumpy()["tenth"]
+    for part in np.split(rows, 10):
+        assert plausible(np.bincount(part, minlength=10), len(part), np.full(10, 0.1), 1e-7)
+    assert arranged.call_count == 1
+
+
+def test_reports_of_equal_rows_are_drawn_one_by_one(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE alike AS SELECT 'Lima' AS city, 'Oslo' AS home FROM range(60_000)")
+    pairs = "SELECT city, home, count(*) FROM ldp.perturb_rows(alike, {city: town(), home: town()}) GROUP BY ALL"
+    counts = {(city, home): n for city, home, n in con.execute(pairs).fetchall()}
+    keep, lie = np.e / (np.e + 2), 1 / (np.e + 2)
+    cities = ["Lima", "Oslo", "Rome"]
+    expected = np.outer([keep, lie, lie], [lie, keep, lie])
+    assert plausible(np.array([counts[a, b] for a in cities for b in cities]), 60_000, expected.ravel(), 1e-6)
+
+
 def test_reports_follow_the_channel(con: DuckDBPyConnection) -> None:
     rows = 60_000
     con.execute(f"CREATE TABLE cities AS SELECT 'Lima' AS city FROM range({rows})")
@@ -101,9 +214,11 @@ def test_views_files_and_frames_are_read(con: DuckDBPyConnection, tmp_path: Path
     arrow = pa.table({"city": ["Lima"] * 9})
     con.execute("CREATE VIEW nine AS SELECT city FROM people LIMIT 9")
     con.execute(f"COPY nine TO '{tmp_path}/nine.parquet'")
-    for source in ("nine", f"'{tmp_path}/nine.parquet'", "frame", "arrow"):
+    read_once = arrow.to_reader()
+    for source in ("nine", f"'{tmp_path}/nine.parquet'", "frame", "arrow", "read_once"):
         assert con.execute(f"SELECT count(city) FROM ldp.perturb_rows({source}, {{city: town()}})").fetchall() == [(9,)]
     assert len(frame) == arrow.num_rows
+    assert read_once is not None
 
 
 def test_no_row_and_one_row(con: DuckDBPyConnection) -> None:
@@ -126,7 +241,8 @@ def test_no_row_and_one_row(con: DuckDBPyConnection) -> None:
         ),
         ("ldp.perturb_rows(people, {city: ldp.krr(1, ['Lima', 'Rome'])})", "LDP302"),
         ("ldp.perturb_rows((SELECT 'Lima' AS city UNION ALL SELECT NULL), {city: town()})", "LDP|Parser|Binder"),
-        ("ldp.perturb_rows(holes, {city: town()})", "LDP303"),
+        ("ldp.perturb_rows(holes, {city: town()})", "LDP303.* 1 of 5 rows"),
+        ("ldp.perturb_rows(rare, {city: town()}, keep := ['region'])", r"LDP302.* 2 of 3,000 rows"),
         ("ldp.perturb_rows(people, {nobody: town()})", r"LDP201\] there is no column named 'nobody'"),
         ("ldp.perturb_rows(people, {city: town(), Regoin: town()})", r"'regoin'\. Hint: did you mean 'region'"),
         ("ldp.perturb_rows(people, town())", r"LDP103\] this is a mechanism, not a struct"),
@@ -136,6 +252,7 @@ def test_no_row_and_one_row(con: DuckDBPyConnection) -> None:
 )
 def test_what_cannot_be_perturbed_is_refused_without_a_value(con: DuckDBPyConnection, query: str, code: str) -> None:
     con.execute("CREATE TABLE holes AS SELECT CASE WHEN i > 0 THEN 'Lima' END AS city FROM range(5) t(i)")
+    con.execute("CREATE TABLE rare AS SELECT CASE WHEN id < 2 THEN 'Cusco' ELSE city END AS city, region FROM people")
     with pytest.raises(Exception, match=code) as refused:
         con.execute(f"FROM {query}").fetchall()
     assert "region 3" not in str(refused.value)

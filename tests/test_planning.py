@@ -25,7 +25,7 @@ from ldpsql.estimates.asked import Asked, Question, on_a_line
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.functionals import Mean
 from ldpsql.estimates.planning import compare, expected_error, mean_error, over_declared_values
-from ldpsql.estimates.questions import Answer, Estimators, answers_to
+from ldpsql.estimates.questions import Candidate, Estimators, answers_to
 from ldpsql.inference.counting import operator_of
 from ldpsql.mechanisms.squares import best_squares, counts_of_squares, rectangle_error
 from ldpsql.mechanisms.trees import scatter
@@ -146,7 +146,7 @@ SMOOTHING, EMS_ONCE = (Estimators(registry().estimator("ibu"), registry().estima
 ON_A_LINE = [question for question in Question if question != Question.RECTANGLES]
 
 
-def plan(question: str, steps: int = 60, epsilons: tuple[str, ...] = ("1",), reports: int = 20_000) -> list[Answer]:
+def plan(question: str, steps: int = 60, epsilons: tuple[str, ...] = ("1",), reports: int = 20_000) -> list[Candidate]:
     return answers_to(Asked(question, reports, steps), epsilons, registry().mechanisms, SMOOTHING)
 
 

@@ -51,12 +51,15 @@ def reports(con: DuckDBPyConnection) -> DuckDBPyConnection:
     return con
 
 
-@pytest.mark.parametrize("expression", ["upper(city)", "lower(city)", "city || ''", "[city]", "{a: upper(city), b: region}"])
+@pytest.mark.parametrize(
+    "expression",
+    ["upper(city)", "lower(city)", "city || ''", "[city]", "{a: upper(city), b: region}", "city.a", "reports.city"],
+)
 @pytest.mark.parametrize("function", ["estimate", "crosstab"])
 def test_the_record_of_a_column_is_not_that_of_an_expression(
     reports: DuckDBPyConnection, function: str, expression: str
 ) -> None:
-    with pytest.raises(duckdb.Error, match=r"LDP103.*that of a column"):
+    with pytest.raises(duckdb.Error, match=r"LDP103.*must be columns"):
         reports.execute(f"FROM ldp.{function}(reports, {expression})")
     assert reports.execute(f"FROM ldp.{function}(reports, (CITY))").fetchall()
 
@@ -74,10 +77,20 @@ def test_nothing_is_recorded_for_null(reports: DuckDBPyConnection, call: str) ->
         reports.execute(f"FROM ldp.{call}")
 
 
-@pytest.mark.parametrize("columns", ["city, upper(region)", "city, [region]", "city, 1", "upper(city), region"])
+@pytest.mark.parametrize(
+    "columns",
+    ["city, upper(region)", "city, [region]", "city, 1", "upper(city), region", "city, region.a", "city, {'a': region.a}"],
+)
 def test_the_record_names_no_groups_that_are_expressions(reports: DuckDBPyConnection, columns: str) -> None:
-    with pytest.raises(duckdb.Error, match=r"LDP103.*that of a column"):
+    with pytest.raises(duckdb.Error, match=r"LDP103.*must be columns"):
         reports.execute(f"FROM ldp.estimate_by(reports, {columns})")
+
+
+def test_a_column_may_have_a_dot_in_its_name(con: DuckDBPyConnection) -> None:
+    people = PEOPLE.rename_columns(["home.city", "home.region"])
+    ldpsql.perturb_table(con, people, "dotted", {"home.city": DREW}, keep=["home.region"])
+    for keys in ('"Home.Region"', "{'at': \"home.region\"}"):
+        assert con.execute(f'FROM ldp.estimate_by(dotted, "home.city", {keys})').fetchall()
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: str(spec["mechanism"]))

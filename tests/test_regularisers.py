@@ -362,7 +362,7 @@ def test_best_is_the_mean_of_what_it_says_it_chose_and_says_why() -> None:
     fit = registry().estimator("best").fit(Likelihood(op, counts))
     parts = [fitted(name, Likelihood(op, counts)) for name in fit.chosen[0].split(" + ")]
     assert fit.theta == pytest.approx(np.mean(parts, axis=0))
-    diagnosis = ldpsql.estimate(["a", "b", "a"], mechanism("krr(epsilon=1, domain=['a', 'b'])"), "best").diagnosis
+    diagnosis = ldpsql.estimate(["a"] * 65 + ["b"] * 35, mechanism("krr(epsilon=1, domain=['a', 'b'])"), "best").diagnosis
     assert "empirical_bayes" in diagnosis.chosen
     assert diagnosis.reason.startswith("log-likelihood of held-out reports, relative to")
 

@@ -16,7 +16,7 @@ import ldpsql
 from ldpsql.cli.app import app
 from ldpsql.errors import DestinationRefused, IllConditioned, InvalidParameter, NotApplicable
 from ldpsql.registry.registry import registry
-from ldpsql.sql.relational import DIALECTS, Source, query
+from ldpsql.sql.relational import DIALECTS, ReportTable, query
 
 CITIES = "krr(1, ['Lima', \"O'slo\", 'Rome', 'Kyiv'])"
 # Counts of four reports: inside, on the border of the simplex, and with one value only.
@@ -43,8 +43,8 @@ def test_duckdb_without_ldpsql_returns_the_same_to_twelve_digits(counts: list[in
         con.execute("CREATE TABLE counted (city VARCHAR, n INTEGER)")
         values = dict.fromkeys(reports)
         con.executemany("INSERT INTO counted VALUES (?, ?)", [[value, reports.count(value)] for value in values])
-        rows = con.execute(query(registry().mechanism(CITIES), Source("counted", "city", "n"), "duckdb")).fetchall()
-        few = con.execute(query(registry().mechanism(CITIES), Source("main.reports", "city"), "duckdb")).fetchall()
+        rows = con.execute(query(registry().mechanism(CITIES), ReportTable("counted", "city", "n"), "duckdb")).fetchall()
+        few = con.execute(query(registry().mechanism(CITIES), ReportTable("main.reports", "city"), "duckdb")).fetchall()
     _compare(rows, reports)
     _compare(few, reports[:60])
 
@@ -62,7 +62,9 @@ def test_every_group_is_estimated_by_itself_also_that_of_null(con: DuckDBPyConne
     for region, counts in zip(["north", None, "south"], COUNTS[1:4], strict=True):
         con.execute("INSERT INTO grouped SELECT ?, unnest(?)", [region, reports_of(counts)])
     con.execute("INSERT INTO grouped VALUES ('south', 'canary')")
-    rows = con.execute(query(registry().mechanism(CITIES), Source("grouped", "city", keys=("region",)), "duckdb")).fetchall()
+    rows = con.execute(
+        query(registry().mechanism(CITIES), ReportTable("grouped", "city", keys=("region",)), "duckdb")
+    ).fetchall()
     for region, counts in zip(["north", None, "south"], COUNTS[1:4], strict=True):
         own = [row[1:] for row in rows if row[0] == region]
         assert {row[10] for row in own} == {1.0 if region == "south" else 0.0}  # impossible reports, which are left out
@@ -76,13 +78,13 @@ def test_every_group_is_estimated_by_itself_also_that_of_null(con: DuckDBPyConne
 def test_values_of_every_type_are_written(con: DuckDBPyConnection, text: str) -> None:
     reports = reports_of([3, 2, 1][: 3 if "30" in text else 2], text)
     con.execute(f"CREATE TABLE typed AS SELECT unnest({reports}) AS x")
-    rows = con.execute(query(registry().mechanism(text), Source("typed", "x"), "duckdb")).fetchall()
+    rows = con.execute(query(registry().mechanism(text), ReportTable("typed", "x"), "duckdb")).fetchall()
     np.testing.assert_allclose([row[1] for row in rows], ours(reports, "ibu", text)[:, 0], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_reads_its_query(dialect: str) -> None:
-    text = query(registry().mechanism(CITIES), Source("a.b", 'c"d', "n", ("k 1", "k2")), dialect, "city shares")
+    text = query(registry().mechanism(CITIES), ReportTable("a.b", 'c"d', "n", ("k 1", "k2")), dialect, "city shares")
     (statement,) = [one for one in sqlglot.parse(text, read=dialect) if one is not None]
     assert isinstance(statement, sqlglot.exp.Create)
     assert statement.find(sqlglot.exp.Table) is not None
@@ -92,7 +94,7 @@ def test_the_guide_names_every_column_of_the_query() -> None:
     guide = (Path(__file__).parents[1] / "docs" / "guides" / "other-clients.md").read_text(encoding="utf-8")
     with duckdb.connect() as con:
         con.execute("CREATE TABLE reports (city VARCHAR)")
-        names = con.sql(query(registry().mechanism(CITIES), Source("reports", "city"), "duckdb")).columns
+        names = con.sql(query(registry().mechanism(CITIES), ReportTable("reports", "city"), "duckdb")).columns
     assert {"value", "estimate", "inverted", "impossible"} <= set(names)
     assert [name for name in names if f"`{name}`" not in guide] == []
 
@@ -100,26 +102,26 @@ def test_the_guide_names_every_column_of_the_query() -> None:
 def test_an_empty_table_has_no_rows() -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE reports (city VARCHAR)")
-        assert con.execute(query(registry().mechanism(CITIES), Source("reports", "city"), "duckdb")).fetchall() == []
+        assert con.execute(query(registry().mechanism(CITIES), ReportTable("reports", "city"), "duckdb")).fetchall() == []
 
 
 @pytest.mark.parametrize(
     ("text", "source", "dialect"),
     [
-        ("hierarchy(1, 0, 7, step := 1)", Source("r", "x"), "postgres"),
-        ("olh(1, ['a', 'b'], seeds := 'private')", Source("r", "x"), "postgres"),
-        (f"olh(1, {list(range(9000))})", Source("r", "x"), "postgres"),
-        ("joint_krr(1, columns := {'a': [1, 2], 'b': [1, 2]})", Source("r", "x"), "postgres"),
-        ("pckv(1, ['a', 'b'])", Source("r", "x"), "postgres"),
-        ("square_wave(1, 0, 1, bins := 200)", Source("r", "x"), "postgres"),
-        ("square_wave(0.1, 0, 1, bins := 100)", Source("r", "x"), "postgres"),
-        (CITIES, Source("r", "x"), "oracle"),
-        (CITIES, Source("r", "x", keys=("value",)), "postgres"),
-        (CITIES, Source("r", "x", keys=("Total",)), "postgres"),
-        (f"krr(1, {list(range(20000))})", Source("r", "x"), "postgres"),
+        ("hierarchy(1, 0, 7, step := 1)", ReportTable("r", "x"), "postgres"),
+        ("olh(1, ['a', 'b'], seeds := 'private')", ReportTable("r", "x"), "postgres"),
+        (f"olh(1, {list(range(9000))})", ReportTable("r", "x"), "postgres"),
+        ("joint_krr(1, columns := {'a': [1, 2], 'b': [1, 2]})", ReportTable("r", "x"), "postgres"),
+        ("pckv(1, ['a', 'b'])", ReportTable("r", "x"), "postgres"),
+        ("square_wave(1, 0, 1, bins := 200)", ReportTable("r", "x"), "postgres"),
+        ("square_wave(0.1, 0, 1, bins := 100)", ReportTable("r", "x"), "postgres"),
+        (CITIES, ReportTable("r", "x"), "oracle"),
+        (CITIES, ReportTable("r", "x", keys=("value",)), "postgres"),
+        (CITIES, ReportTable("r", "x", keys=("Total",)), "postgres"),
+        (f"krr(1, {list(range(20000))})", ReportTable("r", "x"), "postgres"),
     ],
 )
-def test_what_has_no_query_is_refused(text: str, source: Source, dialect: str) -> None:
+def test_what_has_no_query_is_refused(text: str, source: ReportTable, dialect: str) -> None:
     with pytest.raises((InvalidParameter, NotApplicable, IllConditioned)):
         query(registry().mechanism(text), source, dialect)
 
@@ -127,13 +129,13 @@ def test_what_has_no_query_is_refused(text: str, source: Source, dialect: str) -
 @pytest.mark.parametrize("text", [CITIES, "oue(1, ['a', 'b'])", "olh(1, [1, 2, 3])", "truncated_geometric(1, 0, 2)"])
 def test_a_key_with_the_name_of_a_column_of_the_query_is_refused(text: str) -> None:
     mechanism = registry().mechanism(text)
-    made = sqlglot.parse_one(query(mechanism, Source("r", "x", keys=("region",)), "duckdb"), read="duckdb")
+    made = sqlglot.parse_one(query(mechanism, ReportTable("r", "x", keys=("region",)), "duckdb"), read="duckdb")
     aliases = [each.alias for each in made.find_all(exp.Alias)]
     columns = [column.name for each in made.find_all(exp.TableAlias) for column in each.columns]
     assert {"place", "total", "inverted"} <= {*aliases, *columns}
     for name in {*aliases, *columns} - {"region", "word"}:  # words of a set are in a scope of their own
         with pytest.raises(InvalidParameter, match="of its own"):
-            query(mechanism, Source("r", "x", keys=(name,)), "duckdb")
+            query(mechanism, ReportTable("r", "x", keys=(name,)), "duckdb")
 
 
 def test_the_command_writes_a_view(tmp_path: Path) -> None:
@@ -181,7 +183,9 @@ def test_every_linear_inversion_is_that_of_ldpsql_to_twelve_digits(text: str, co
     con.execute(f"COPY reports TO '{tmp_path / 'r.parquet'}'")
     with duckdb.connect() as other:
         other.execute(f"CREATE TABLE reports AS FROM '{tmp_path / 'r.parquet'}'")
-        rows = other.execute(query(registry().mechanism(text), Source("reports", "x", keys=("region",)), "duckdb")).fetchall()
+        rows = other.execute(
+            query(registry().mechanism(text), ReportTable("reports", "x", keys=("region",)), "duckdb")
+        ).fetchall()
     for region, test in (("north", "NOT NULL"), (None, "NULL")):
         part = con.table("reports").filter(f"region IS {test}")
         own = [row[1:] for row in rows if row[0] == region]
@@ -195,13 +199,13 @@ def test_every_linear_inversion_is_that_of_ldpsql_to_twelve_digits(text: str, co
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("text", ["rappor(2, ['a', 'b'])", "olh(1, ['a', 'b', 'c'])", "truncated_geometric(1, 0, 2)"])
 def test_every_dialect_reads_the_queries_of_inversions(text: str, dialect: str) -> None:
-    made = query(registry().mechanism(text), Source("a.b", 'c"d', "n", ("k 1", "k2")), dialect, "shares")
+    made = query(registry().mechanism(text), ReportTable("a.b", 'c"d', "n", ("k 1", "k2")), dialect, "shares")
     (statement,) = [one for one in sqlglot.parse(made, read=dialect) if one is not None]
     assert isinstance(statement, sqlglot.exp.Create)
 
 
 def test_sets_that_the_mechanism_cannot_draw_are_counted_and_left_out() -> None:
-    made = query(registry().mechanism("subset_selection(2, ['a', 'b', 'c', 'd'])"), Source("reports", "x"), "duckdb")
+    made = query(registry().mechanism("subset_selection(2, ['a', 'b', 'c', 'd'])"), ReportTable("reports", "x"), "duckdb")
     with duckdb.connect() as con:
         con.execute("CREATE TABLE reports AS SELECT unnest([[1], [2], [4], [8], [3], [16], [1, 0], []]::UBIGINT[][]) AS x")
         rows = con.execute(made).fetchall()
@@ -209,7 +213,7 @@ def test_sets_that_the_mechanism_cannot_draw_are_counted_and_left_out() -> None:
 
 
 def test_hashes_that_the_mechanism_cannot_draw_are_counted_and_left_out() -> None:
-    made = query(registry().mechanism("olh(1, ['a', 'b', 'c'])"), Source("reports", "x"), "duckdb")
+    made = query(registry().mechanism("olh(1, ['a', 'b', 'c'])"), ReportTable("reports", "x"), "duckdb")
     with duckdb.connect() as con:
         con.execute(
             "CREATE TABLE reports AS SELECT unnest([{seed: 0, y: 1}, {seed: 0, y: 99}, {seed: 10**9, y: 0}, NULL]) AS x"
@@ -220,7 +224,7 @@ def test_hashes_that_the_mechanism_cannot_draw_are_counted_and_left_out() -> Non
 
 @pytest.mark.parametrize("dialect", ["duckdb", "postgres"])
 def test_a_column_of_hashes_may_have_braces_in_its_name(dialect: str) -> None:
-    text = query(registry().mechanism("olh(1, ['a', 'b', 'c'])"), Source("reports", "x{0}{}"), dialect)
+    text = query(registry().mechanism("olh(1, ['a', 'b', 'c'])"), ReportTable("reports", "x{0}{}"), dialect)
     assert "x{0}{}" in text
     if dialect == "duckdb":
         with duckdb.connect() as con:

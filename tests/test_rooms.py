@@ -91,6 +91,17 @@ def test_every_room_says_what_it_is_for() -> None:
             assert ast.get_docstring(ast.parse(room.read_text(encoding="utf-8"))), room
 
 
+@pytest.mark.parametrize("room", ["bulk"])
+def test_a_room_of_many_files_names_each_in_its_docstring(room: str) -> None:
+    folder = ROOT / "ldpsql" / room
+    described = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    files = {file.stem for file in folder.glob("*.py")} - {"__init__"}
+    folders = {f"{file.parent.name}/" for file in folder.glob("*/__init__.py")}
+    assert {
+        name for name in files | folders if not re.search(rf"(^ {{4}}|`){name}(\b|(?<=/))", described, re.MULTILINE)
+    } == set()
+
+
 def test_every_room_is_in_the_order_that_lint_checks() -> None:
     order = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[tool.importlinter]")[1]
     for room in (ROOT / "ldpsql").glob("*/__init__.py"):

@@ -13,7 +13,9 @@ import pytest
 
 import ldpsql
 from ldpsql import settings
-from ldpsql.errors import BadSettings, UnknownName
+from ldpsql.errors import BadSettings, InvalidSpec, UnknownName
+from ldpsql.quoting import text_literal
+from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.sql.named import mechanism_of, sql_call
 
@@ -107,6 +109,26 @@ def test_the_constructor_call_in_sql_makes_the_same_mechanism(text: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("hierarchy(1, 0, 100, step=0.1)", "DOUBLE"),
+        ("hierarchy(1, 0, 20000, step=1)", "DOUBLE"),  # too many for a list in SQL
+        ("hierarchy(1, '2026-01-01', '2026-12-31')", "DATE"),
+        ("hierarchy(1, '2026-01-01 00:00:00', '2026-01-02 00:00:00', step='hour')", "TIMESTAMP"),
+        ("hierarchy(1, '2026-01-01 00:00:00+00', '2026-01-02 00:00:00+00', step='hour')", "TIMESTAMP WITH TIME ZONE"),
+    ],
+)
+def test_a_median_has_the_type_of_the_values_however_its_mechanism_is_written(text: str, kind: str) -> None:
+    mechanism = registry().mechanism(text)
+    with ldpsql.connect(mechanisms={"named": text}) as con:
+        for made in (sql_call(mechanism, con), text_literal(text), "ldp.m.named()"):
+            (row,) = con.execute(
+                f"SELECT typeof(ldp.median(NULL, {made}).estimate), ldp.describe({made}).fingerprint"
+            ).fetchall()
+            assert row == (kind, fingerprint(mechanism))
+
+
+@pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ("[mechanisms]\n'drop table' = 'krr(1, [1, 2])'", "letters, digits"),
@@ -120,6 +142,16 @@ def test_settings_that_are_wrong_are_named(text: str, complaint: str, tmp_path: 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadSettings, match=complaint):
         attached(monkeypatch)
+
+
+@pytest.mark.parametrize("spec", ["city(2)", {"mechanism": "city"}, {"mechanism": "city", "epsilon": 2}])
+def test_a_name_in_the_settings_is_no_kind_of_mechanism(
+    spec: str | dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "ldpsql.toml", "[mechanisms]\ncity = 'krr(1, [1, 2])'")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidSpec, match="use city itself"):
+        Registry.load().mechanism(spec)
 
 
 def attached(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import ldpsql
 from ldpsql import Estimate, Likelihood, certify
 from ldpsql.errors import InvalidDomain, InvalidParameter, WrongType
 from ldpsql.estimates.answers import Answer
-from ldpsql.estimates.conditions import Cells, python_condition
+from ldpsql.estimates.conditions import TableCells, python_condition
 from ldpsql.estimates.contrasts import difference, p_values, two_ratios
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.independence import Columns, independence
@@ -41,7 +41,7 @@ TRUTH = law()
 VALUES = registry().mechanism(PERSON.format(e=1)).values().listed
 
 
-def cells(**given: object) -> Cells:
+def cells(**given: object) -> TableCells:
     """Return a condition."""
     condition = python_condition(VALUES, given)
     assert condition is not None
@@ -326,7 +326,7 @@ def test_conditions_that_make_no_sense_are_refused(exact: Estimate, given: objec
         ({"age": 10, "edu": "z"}, "the condition on edu holds"),
         ({"edu": []}, "the condition on edu must hold"),
         ({"age": {"from": 31}}, "the condition on age is a struct"),
-        ({"edu": 3}, "the condition on edu has values of type int64, the domain has type string"),
+        ({"edu": 3}, "the condition on edu has values of type BIGINT, the domain has type VARCHAR"),
     ],
 )
 def test_the_refusal_of_a_condition_names_its_column(exact: Estimate, given: object, words: str) -> None:

@@ -96,7 +96,7 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 def estimate_in_runs(
     histograms: pa.ChunkedArray, plans: pa.ChunkedArray, runs: pa.ChunkedArray, priors: pa.ChunkedArray
 ) -> pa.Array:
-    """Return the same by one plan, with the prior of the run of each group, if it has one, and what each group borrowed."""
+    """Return the estimates of groups by one plan, with the priors of their runs if they have any, and what each borrowed."""
     run, learned = plain(runs).fill_null(0), plain(priors)
     first = dict(zip(*np.unique(run.to_numpy(), return_index=True), strict=True))
     borrowed = np.full(len(histograms), np.nan)

@@ -72,7 +72,8 @@ CREATE OR REPLACE MACRO ldp._estimate(reports, report, m, estimator) AS TABLE
 CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := NULL) AS TABLE
         (FROM ldp._estimate(reports, report, m, estimator)),
     (reports, report) AS TABLE
-        (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism', alias(report))));
+        (FROM query(__ldp_call('ldp._estimate', 'ldp.mechanism', reports, current_setting('search_path'), ldp._catalog(),
+                               report, alias(report))));
 -- The columns of the result after the keys; `borrowed` is one if the estimator shares anything between groups.
 CREATE OR REPLACE MACRO ldp._columns_of(estimator) AS
     ['value', 'estimate', 'std_error', 'low', 'high', 'n', CASE WHEN __ldp_borrows(estimator) THEN 'borrowed' END];
@@ -108,7 +109,8 @@ CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator) AS
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := NULL) AS TABLE
         (FROM ldp._estimate_by(reports, report, keys, m, estimator)),
     (reports, report, keys) AS TABLE
-        (FROM query(__ldp_call('ldp._estimate_by', reports, report, 'ldp.mechanism', alias(report), keys, alias(keys))));
+        (FROM query(__ldp_call('ldp._estimate_by', 'ldp.mechanism', reports, current_setting('search_path'), ldp._catalog(),
+                               report, alias(report), keys, alias(keys))));
 
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';
 COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of counts of reports';

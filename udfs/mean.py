@@ -182,7 +182,7 @@ def measure(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
 @guarded
 @once_a_run
 def measure_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-    """Return the same for quantiles, as positions in the domain, and the largest distance of a number from its position."""
+    """Return (estimate, std_error, low, high, rounding) of a quantile of each group, as positions in the domain."""
     return measured(histograms, handles, MEASURES.thing, (*FIELDS, "rounding"))
 
 
@@ -196,7 +196,7 @@ def measure_all(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Arr
 @guarded
 @once_a_run
 def measure_all_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-    """Return the same for quantiles, each with its share q, as positions in the domain, and the largest distance from these."""
+    """Return for each group a list with (estimate, std_error, low, high, rounding, q) of each quantile, as positions."""
     return all_measured(histograms, handles, MEASURES.thing, (*FIELDS, "rounding", "q"))
 
 

@@ -22,8 +22,9 @@ CREATE OR REPLACE MACRO ldp._in_unit
     (kind, result) AS result;
 -- Positions in the domain, from 0, become its values; the ends of an interval are extended by the largest distance of a number
 -- from the value of its bin. The cast goes through text because only bins have such a distance, and other values need not be numbers.
-CREATE OR REPLACE MACRO ldp._reaching(value, distance) AS
-    CASE WHEN distance = 0 THEN value ELSE cast_to_type((try_cast(value::VARCHAR AS DOUBLE) + distance)::VARCHAR, value) END;
+-- 15 digits: 7.7, not 7.699999999999999.
+CREATE OR REPLACE MACRO ldp._reaching(value, distance) AS CASE WHEN distance = 0 THEN value
+    ELSE cast_to_type(format('{:.15g}', try_cast(value::VARCHAR AS DOUBLE) + distance), value) END;
 CREATE OR REPLACE MACRO ldp._at(vals, result) AS list_transform([{'vals': vals, 'f': result}], lambda r: CASE WHEN r['f'] IS NOT NULL THEN {
     'estimate': r['vals'][r['f']['estimate']::BIGINT + 1], 'std_error': r['f']['std_error'],
     'low': ldp._reaching(r['vals'][r['f']['low']::BIGINT + 1], -r['f']['rounding']),

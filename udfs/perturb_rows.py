@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ldpsql.functions import (
+    Drawn,
     Macros,
     Scalar,
     ToColumn,
@@ -20,6 +23,7 @@ from ldpsql.functions import (
     guarded,
     hookimpl,
     plain,
+    random_arrangement,
     random_order,
 )
 from ldpsql.mechanisms import InvalidParameter, certify
@@ -27,34 +31,52 @@ from ldpsql.mechanisms import InvalidParameter, certify
 _PART = 1 << 18  # values that a thread draws at a time
 _COLUMNS = 6  # that can be perturbed: the macro has a place for each
 _OWN = "_ldpsql_"  # how the names begin that the macro uses
+_IDENTICAL = re.compile(  # the types whose equal values are identical, strings by their bytes
+    r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|BOOLEAN|VARCHAR|BLOB|UUID|DATE|TIME|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?"
+    r"|(DECIMAL|ENUM)\(.*\)",
+    re.DOTALL,
+)
 _PLACES = {
     "PADDING_EACH": "'_ldpsql_{n}': [{{'nothing': 1}}]",
     "EMPTY_EACH": 'NULL::INTEGER[] AS "_ldpsql_{n}"',
     "DRAWN_EACH": """ldp._drawn_rows(
         COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[{n}])),
+        "_ldpsql_places",
         struct_extract_at(ldp._padded(columns), {n})
     )""",
 }
 
 
 def drawing_rows(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
-    """Return a function that draws a list of reports for each list of values."""
+    """Return a function that draws a list of reports for each list of values: one report for each of the places in the list."""
 
     @guarded
-    def perturb_rows(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-        lists = zip(_lists(values), plain(handles).to_pylist(), strict=True)
-        return _as_lists([None if some is None else _drawn(some, handle, to_column) for some, handle in lists], kind)
+    def perturb_rows(values: pa.ChunkedArray, places: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+        rows = zip(_lists(values), _lists(places), plain(handles).to_pylist(), strict=True)
+        drawn = [_drawn(*row, to_column) if row[0] is not None and row[1] is not None else None for row in rows]
+        return _as_lists(drawn, kind)
 
     return perturb_rows
 
 
-def _drawn(values: pa.Array, handle: int, to_column: ToColumn) -> pa.Array:
-    """Draw a report for each value of a list."""
-    mechanism = certify(drawing(handle, len(values)))
-    if len(values) <= _PART:
-        return to_column(mechanism, mechanism.draw(values))
-    parts = [values.slice(start, _PART) for start in range(0, len(values), _PART)]
-    return to_column(mechanism, np.concatenate(at_once(mechanism.draw, parts)))
+def _drawn(values: pa.Array, places: pa.Array, handle: int, to_column: ToColumn) -> pa.Array:
+    """Draw a report for the value at each place of a list, counted from 1."""
+    mechanism, order = certify(drawing(handle, len(places))), places.to_numpy()
+    if len(values) < len(order):  # many rows are equal
+        draw = mechanism.drawer(values)
+        return to_column(mechanism, _joined(at_once(lambda part: draw(order[part] - np.int32(1)), _parts(len(order)))))
+    drawn = _joined(at_once(lambda part: mechanism.draw(values[part]), _parts(len(values))))
+    return to_column(mechanism, _joined(at_once(lambda part: drawn.take(order[part] - 1, axis=0), _parts(len(order)))))
+
+
+def _parts(count: int) -> list[slice]:
+    """Return the parts of a list that threads share."""
+    return [slice(start, start + _PART) for start in range(0, max(count, 1), _PART)]
+
+
+def _joined(parts: list[Drawn]) -> Drawn:
+    """Return parts of draws as one."""
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
 
 def _lists(column: pa.ChunkedArray) -> list[pa.Array | None]:
@@ -110,13 +132,38 @@ def _check(fields: list[str], perturbed: list[str], kept: list[str | None] | Non
 
 
 @guarded
-def order_of(counts: pa.ChunkedArray) -> pa.Array:
-    """Return for each count the numbers from 1 to it in a uniformly random order."""
-    return _as_lists([pa.array(random_order(count) + np.int32(1)) for count in plain(counts).to_pylist()], pa.int32())
+def identical(rows: pa.ChunkedArray) -> pa.Array:
+    """Return whether equal values are identical in all columns of a table: not in 0.0 and -0.0, or in one month and 30 days.
+
+    Args:
+        rows: the type of the table's rows in SQL.
+
+    """
+    return pa.array([all(map(_IDENTICAL.fullmatch, fields_of(row).values())) for row in plain(rows).to_pylist()], pa.bool_())
+
+
+@guarded
+def order_of(numbers: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
+    """Return the places of the rows of each list, from 1, in a uniformly random order: each as often as the row occurs.
+
+    Args:
+        numbers: how many rows each list has.
+        counts: how often each of these rows occurs; NULL stands for once.
+
+    """
+    each = zip(plain(numbers).to_pylist(), _lists(counts), strict=True)
+    return _as_lists([pa.array(_places(number, some)) for number, some in each], pa.int32())
+
+
+def _places(number: int, counts: pa.Array | None) -> NDArray[np.int32]:
+    """Return the places of a number of rows, from 1, in a random order: each once, or as often as its count."""
+    order = random_order(number) if counts is None else random_arrangement(counts.to_numpy())
+    order += np.int32(1)
+    return order
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
-_BY_FORM = drawn_by_form("_report_rows", "__ldp_rows", ("x", "handle"), drawing_rows, rows=True)
+_BY_FORM = drawn_by_form("_report_rows", "__ldp_rows", ("x", "places", "handle"), drawing_rows, rows=True)
 
 
 def _macros() -> Macros:
@@ -133,6 +180,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     return [
         *_BY_FORM,
         Scalar("__ldp_there", there, "VARCHAR"),
+        Scalar("__ldp_identical", identical, "BOOLEAN"),
         Scalar("__ldp_order", order_of, "INTEGER[]", volatile=True, draws=False),
         _macros(),
     ]

@@ -12,29 +12,53 @@ CREATE OR REPLACE MACRO ldp._with_columns(t, columns, keep) AS TABLE
     FROM query_table(t) AS "_ldpsql_row"
     WHERE regexp_extract('', __ldp_there(typeof("_ldpsql_row"), typeof(columns), keep::VARCHAR[])) = '';
 CREATE OR REPLACE MACRO ldp._drawn_rows
-    (x, m STRUCT(nothing INTEGER)[]) AS CASE WHEN m IS NULL THEN ldp._no_mechanism() END::INTEGER[],
-    (x, m) AS ldp._report_rows(x, ldp._draws(m), ldp._reports(m), ldp._reports(m));
+    (x, places, m STRUCT(nothing INTEGER)[]) AS CASE WHEN m IS NULL THEN ldp._no_mechanism() END::INTEGER[],
+    (x, places, m) AS ldp._report_rows(x, places, ldp._draws(m), ldp._reports(m), ldp._reports(m));
+-- A key by which GROUP BY keeps strings apart that are equal by their collation: their bytes.
+CREATE OR REPLACE MACRO ldp._key(x VARCHAR) AS encode(x), (x) AS x;
 
 -- All values of a column are one list, which is drawn by one call of Python. ldp.perturb needs a call for every 2,048 rows. The random
--- order is one list of places: it is read 2,048 places at a time, so that no reordered copy of a column is needed. Draws come from a
--- query of their own, because unnest comes before all other expressions of its query.
+-- order is one list of places in these lists: it is read 2,048 places at a time, so that no reordered copy of a column is needed.
+-- Reading random places of long lists is slow. If each row occurs eight times or more among the first ones, equal rows are counted: the
+-- lists then contain each row once, and the order contains its place as often as it occurs.
+-- The source is materialized, because a view may return other rows when it is read again, and a stream can be read only once.
+-- Draws come from a query of their own, because unnest comes before all other expressions of its query.
 CREATE OR REPLACE MACRO ldp.perturb_rows(t, columns, keep := []) AS TABLE
-    WITH lists AS (
-        SELECT list(COLUMNS(lambda c: lower(c) IN ldp._lowered(list_concat(struct_keys(columns), keep::VARCHAR[])))),
-            count(*) AS "_ldpsql_count",
-            NULL::INTEGER[] AS "_ldpsql_0", EMPTY_EACH
+    WITH source AS MATERIALIZED (
+        SELECT COLUMNS(lambda c: lower(c) IN ldp._lowered(list_concat(struct_keys(columns), keep::VARCHAR[])))
         FROM ldp._with_columns(t, columns, keep)
-    ), ordered AS (
-        SELECT *, __ldp_order("_ldpsql_count") AS "_ldpsql_places" FROM lists
+    ), sampled AS (
+        SELECT *, count(*) AS "_ldpsql_count"
+        FROM (FROM source AS "_ldpsql_row" WHERE __ldp_identical(typeof("_ldpsql_row")) LIMIT 65536)
+        GROUP BY ALL
+    ), few AS MATERIALIZED (
+        SELECT coalesce(8 * count(*) <= sum("_ldpsql_count"), false) FROM sampled
+    ), counted AS (
+        SELECT *, ldp._key(COLUMNS('(?s)^(.*)$')) AS "_ldpsql_key_\1", count(*) AS "_ldpsql_count"
+        FROM source WHERE (FROM few) GROUP BY ALL
+    ), items AS (
+        SELECT COLUMNS(lambda c: NOT starts_with(c, '_ldpsql_key_')) FROM counted
+        UNION ALL SELECT *, NULL FROM source WHERE NOT (FROM few)
+    ), lists AS (
+        SELECT list(COLUMNS(lambda c: NOT starts_with(c, '_ldpsql_'))),
+            __ldp_order(count(*), list("_ldpsql_count") FILTER ("_ldpsql_count" IS NOT NULL)) AS "_ldpsql_places",
+            NULL::INTEGER[] AS "_ldpsql_0", EMPTY_EACH
+        FROM items
     ), drawn AS (
         SELECT
             DRAWN_EACH,
             COLUMNS(lambda c: lower(c) IN ldp._lowered(keep) AND lower(c) NOT IN ldp._lowered(struct_keys(columns)) OR c = '_ldpsql_0'),
             "_ldpsql_places"
-        FROM ordered
+        FROM lists
     ), placed AS (
-        SELECT * EXCLUDE "_ldpsql_places", unnest("_ldpsql_places") AS "_ldpsql_place" FROM drawn
+        SELECT unnest(COLUMNS(lambda c: lower(c) IN ldp._lowered(struct_keys(columns)) OR c = '_ldpsql_places')),
+            COLUMNS(lambda c: lower(c) IN ldp._lowered(keep) OR c = '_ldpsql_0')
+        FROM drawn
     )
-    SELECT list_extract(COLUMNS(lambda c: NOT starts_with(c, '_ldpsql_')), "_ldpsql_place") FROM placed;
+    SELECT * EXCLUDE "_ldpsql_0" FROM (
+        SELECT COLUMNS(lambda c: lower(c) IN ldp._lowered(struct_keys(columns))),
+            list_extract(COLUMNS(lambda c: lower(c) IN ldp._lowered(keep) OR c = '_ldpsql_0'), "_ldpsql_places")
+        FROM placed
+    );
 
 COMMENT ON MACRO TABLE ldp.perturb_rows IS 'the rows of a table in random order: reports of columns, and kept columns';

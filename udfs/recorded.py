@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import pyarrow as pa
 
-from ldpsql.functions import Macros, Scalar, as_struct, guarded, hookimpl, mechanism_at, parts, plain, quoted, text_literal
+from ldpsql.functions import (
+    Macros,
+    Scalar,
+    as_struct,
+    columns_at,
+    guarded,
+    hookimpl,
+    mechanism_at,
+    parts,
+    plain,
+    quoted,
+    text_literal,
+)
 from ldpsql.mechanisms import InvalidParameter
 
 Columns: TypeAlias = str | dict[str, str]  # the name of one, or those of a struct
@@ -43,15 +56,21 @@ def call(*arguments: pa.ChunkedArray) -> pa.Array:
     return pa.array([_call(*row) for row in zip(*(plain(a).to_pylist() for a in arguments), strict=True)], pa.string())
 
 
-def _call(macro: str, reports: str | None, report: Columns, mechanism: str, written: str, *keys: Columns) -> str:
-    """Return the call; ``keys`` are those of groups, if any, and how they are written."""
+def _call(macro: str, mechanism: str, reports: str | None, search_path: str, catalog: int, *columns: Columns) -> str:
+    """Return the call; ``columns`` are the report and how it is written, and the same for the keys of groups, if any."""
     if reports is None:
         raise InvalidParameter(
             "the record is that of a table or a file", "name it, or pass the mechanism that drew the reports"
         )
-    place = text_literal(reports)
+    as_written = all(written == _as_written(named) for named, written in zip(columns[::2], columns[1::2], strict=True))
+    dotted = _with_a_dot(columns[::2]) if as_written else frozenset[str]()
+    if not as_written or (dotted and not dotted <= columns_at(catalog, search_path, reports)):
+        raise InvalidParameter(
+            "without a mechanism, reports and groups must be columns, not expressions or fields of columns",
+            "name the column, or pass the mechanism that drew the reports",
+        )
+    place, report = text_literal(reports), columns[0]
     hidden = _UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))
-    columns = ", ".join(_columns(*pair) for pair in [(report, written), *([keys] if keys else [])])
     if isinstance(report, str):
         drew = f"{mechanism}({place}, {text_literal(report)})"
     else:
@@ -59,16 +78,20 @@ def _call(macro: str, reports: str | None, report: Columns, mechanism: str, writ
             f"{quoted(field)}: {mechanism}({place}, {text_literal(column)})" for field, column in report.items()
         )
         drew = f"ldp.row({{{of_each}}})"
-    return f"FROM {macro}({place}, {columns}, {drew}, NULL) {hidden}"
+    return f"FROM {macro}({place}, {', '.join(map(_columns, columns[::2]))}, {drew}, NULL) {hidden}"
 
 
-def _columns(named: Columns, written: Columns) -> str:
+def _columns(named: Columns) -> str:
     """Return a column, or a struct of columns, as SQL."""
-    if written != _as_written(named):
-        raise InvalidParameter("the record is that of a column", "name the column, or pass the mechanism that drew the reports")
     if isinstance(named, str):
         return quoted(named)
     return f"{{{', '.join(f'{quoted(field)}: {quoted(column)}' for field, column in named.items())}}}"
+
+
+def _with_a_dot(columns: Iterable[Columns]) -> frozenset[str]:
+    """Return the names that have a dot, in lowercase: DuckDB writes a field of a column like a column of such a name."""
+    names = (name for named in columns for name in ([named] if isinstance(named, str) else named.values()))
+    return frozenset(name.lower() for name in names if "." in name)
 
 
 def _as_written(report: object) -> str:

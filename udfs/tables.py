@@ -159,7 +159,7 @@ def contrasts(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array
 
 @guarded
 def compared(histograms: pa.ChunkedArray, others: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-    """Return the same for the counts of two groups of people; NULL if one is empty."""
+    """Return (estimate, std_error, low, high, p_value) of the difference between two groups of people; NULL if one is empty."""
     out, empty = np.zeros((len(histograms), len(_TESTED))), np.ones(len(histograms), dtype=np.bool_)
     one, other = (_each(column, handles) for column in (histograms, others))
     for row in one.keys() & other.keys():

@@ -13,7 +13,8 @@ CREATE OR REPLACE MACRO ldp.crosstab(reports, report, m, estimator := 'ibu', "co
         FROM (SELECT ldp._counted(report, true) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(reports))
         WHERE ldp._agreed(reports, report_name, m),
     (reports, report) AS TABLE
-        (FROM query(__ldp_call('ldp._estimate', reports, report, 'ldp.mechanism', alias(report))));
+        (FROM query(__ldp_call('ldp._estimate', 'ldp.mechanism', reports, current_setting('search_path'), ldp._catalog(),
+                               report, alias(report))));
 
 -- Two groups of people, each by the counts of its reports: ldp.counts(report, keep := region = 'north').
 CREATE OR REPLACE MACRO ldp.compare(counts, others, m, of := NULL, given := NULL, estimator := 'ibu', confidence := NULL) AS

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.parts import Source
-from ldpsql.bulk.projection import Projection
+from ldpsql.bulk.columns.projection import Projection
+from ldpsql.bulk.reading.parts import Source
 from ldpsql.bulk.reported import charge_reports
-from ldpsql.bulk.tables import written_tokens
+from ldpsql.bulk.writing.tables import written_tokens
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import DestinationExists, InvalidParameter, LedgerMissing, NotReleased, UnfinishedRun
 from ldpsql.ledger.configured import configured_ledger

@@ -18,7 +18,7 @@ from ldpsql.estimates.asked import Asked, Question
 from ldpsql.estimates.bootstrap import RUNS, Metric, MetricName, SimulatedError, Simulation, simulated_errors
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimates.example import example_of
-from ldpsql.estimates.questions import Answer, Estimators, answers_to
+from ldpsql.estimates.questions import Candidate, Estimators, answers_to
 from ldpsql.estimators.base import Estimator
 from ldpsql.names import EMS, IBU
 from ldpsql.registry.registry import registry
@@ -100,4 +100,4 @@ def recommend(
     answers = answers_to(asked, epsilons, {name: registered[name] for name in mechanisms or registered}, estimators)
     if example is not None and question != Question.RANGES:
         answers = [replace(answer, error=answer.error * example.step) for answer in answers]
-    return pl.DataFrame([asdict(answer) for answer in answers], schema=pl.Schema(pa.schema(arrow_fields(Answer))))
+    return pl.DataFrame([asdict(answer) for answer in answers], schema=pl.Schema(pa.schema(arrow_fields(Candidate))))

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
-from ldpsql.bulk.files import files_of, format_of
-from ldpsql.bulk.sources import source_of
-from ldpsql.bulk.tables import write_token
+from ldpsql.bulk.reading.files import files_of, format_of
+from ldpsql.bulk.reading.sources import source_of
+from ldpsql.bulk.writing.tables import write_token
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import OtherMechanism, SourceRefused
 from ldpsql.ledger.datasets import parts, table_of

@@ -13,14 +13,14 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from ldpsql.bulk.batches import batches_of, stream
 from ldpsql.bulk.charging import Charge, Charged, charge_of
-from ldpsql.bulk.columns import drawn_apart, row_of, row_part
+from ldpsql.bulk.columns.mechanisms import drawn_apart, row_of, row_part
+from ldpsql.bulk.columns.projection import drawn
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
 from ldpsql.bulk.in_memory import Charging
-from ldpsql.bulk.projection import drawn
-from ldpsql.bulk.sources import source_of
+from ldpsql.bulk.reading.sources import source_of
+from ldpsql.bulk.reading.streams import batches_of, stream
 from ldpsql.domains.arrays import column_of, is_frame, is_pandas_series, like_series
 from ldpsql.domains.columns import plain
 from ldpsql.engine.functions import arrow_fields

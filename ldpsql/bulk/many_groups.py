@@ -15,9 +15,9 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.fingerprints import agreed, of_source
-from ldpsql.bulk.group_runs import GroupRun, Select, Task
-from ldpsql.bulk.groups import CELL, PLACE, check_names, columns_of, keys_named, rows_of, schema_of
-from ldpsql.bulk.learning import Learned
+from ldpsql.bulk.groups.learning import Learned
+from ldpsql.bulk.groups.rows import CELL, PLACE, check_names, columns_of, keys_named, rows_of, schema_of
+from ldpsql.bulk.groups.runs import GroupRun, Select, Task
 from ldpsql.bulk.meter import Progress
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.groups import GROUPS_AT_ONCE, estimated, refuse_pairs
@@ -74,7 +74,8 @@ def estimate_groups(
         estimator: any estimator, with its options. A deadline is for all groups together.
         replace: replace the table if it exists, and an unfinished run.
         resume: go on with an unfinished run of the same reports, columns, mechanism and estimator; begin one if there is none.
-        progress: called with the number of groups that are done, and of all.
+        progress: called with the number of groups that are done, and of all. If the estimator learns from all groups first, it
+            is called with the number of those that it has read, and None.
 
     Returns:
         The number of groups.
@@ -95,7 +96,8 @@ def estimate_groups(
         run = GroupRun(cursor, Task(reports, report, tuple(keys), (fingerprint(drew), str(method))), into)
         run.begin(replace=replace, resume=resume)
         with run.unless_stopped(), one_thread, until(soonest(method.deadline)):
-            learned = Learned.of(run, drew, method, groups_at_once(drew, method)) if run.size else Learned([method])
+            at_once = groups_at_once(drew, method)
+            learned = Learned.of(run, drew, method, at_once, progress) if run.size else Learned([method])
             for done in _written(con, run, drew, learned):
                 if progress:
                     progress(done, run.groups)

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from ldpsql.bulk.parts import Part
-from ldpsql.bulk.projection import Projection
+from ldpsql.bulk.columns.projection import Projection
+from ldpsql.bulk.reading.parts import Part
 from ldpsql.errors import DestinationRefused, LdpError, SourceRefused
 
 Progress: TypeAlias = Callable[[int, int | None], None]  # rows done; rows in all, None if unknown

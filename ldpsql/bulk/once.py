@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from ldpsql.bulk.batches import batches_of, stream
 from ldpsql.bulk.charging import Charged, charge_of, publish
-from ldpsql.bulk.columns import Columns
+from ldpsql.bulk.columns.mechanisms import Columns
+from ldpsql.bulk.columns.projection import Projection
 from ldpsql.bulk.in_memory import DESTINATION
 from ldpsql.bulk.permanent import opened, permanent_of
-from ldpsql.bulk.projection import Projection
+from ldpsql.bulk.reading.streams import batches_of, stream
 from ldpsql.bulk.reported import charge_reports
 from ldpsql.errors.boundary import withheld
 from ldpsql.ledger.permanent import Key

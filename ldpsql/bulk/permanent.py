@@ -12,7 +12,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
-from ldpsql.bulk.unchanged import changed
+from ldpsql.bulk.reading.unchanged import changed
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import plain
 from ldpsql.errors import InvalidParameter, KeyUnusable, WrongType

@@ -9,12 +9,12 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.charging import Charge
-from ldpsql.bulk.forms import Form
-from ldpsql.bulk.orders import Order
-from ldpsql.bulk.parts import Source
-from ldpsql.bulk.projection import Projection
-from ldpsql.bulk.sources import source_of
-from ldpsql.bulk.unchanged import counted, readable_twice, witnessed
+from ldpsql.bulk.columns.projection import Projection
+from ldpsql.bulk.reading.parts import Source
+from ldpsql.bulk.reading.sources import source_of
+from ldpsql.bulk.reading.unchanged import counted, readable_twice, witnessed
+from ldpsql.bulk.writing.forms import Form
+from ldpsql.bulk.writing.orders import Order
 from ldpsql.errors import DestinationRefused, InvalidParameter
 from ldpsql.reports import type_of
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from ldpsql.bulk.columns.projection import Projection, drawn
 from ldpsql.bulk.permanent import Permanent
-from ldpsql.bulk.projection import Projection, drawn
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.datasets import Dataset
 from ldpsql.ledger.digests import DIGEST

@@ -15,15 +15,15 @@ from typing import Any
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.charging import Charge, Charged, charged, check_ledger, is_published, mark_drawn, publish, written_release
-from ldpsql.bulk.chosen import chosen_columns
-from ldpsql.bulk.columns import Columns
+from ldpsql.bulk.columns.chosen import chosen_columns
+from ldpsql.bulk.columns.mechanisms import Columns
 from ldpsql.bulk.fingerprints import Marking
-from ldpsql.bulk.forms import Form
 from ldpsql.bulk.meter import Meter, Progress
-from ldpsql.bulk.orders import Drawing, Order, check_order
 from ldpsql.bulk.prepared import check_destination, check_partition, opened_source, task_of
-from ldpsql.bulk.staging import Staging, already_exists
-from ldpsql.bulk.tables import check_writable, database_of, is_there, read_from, table_name
+from ldpsql.bulk.writing.forms import Form
+from ldpsql.bulk.writing.orders import Drawing, Order, check_order
+from ldpsql.bulk.writing.staging import Staging, already_exists
+from ldpsql.bulk.writing.tables import check_writable, database_of, is_there, read_from, table_name
 from ldpsql.engine.interrupting import stops_with_connection
 from ldpsql.errors import DestinationRefused, InvalidParameter
 from ldpsql.errors.boundary import withheld

@@ -6,7 +6,19 @@ and how its likelihood is evaluated (`ldpsql.inference.operators`). Plugins can 
 
 from typing import TypeAlias
 
-from ldpsql.channels.base import TOTAL, Channel, ChannelOf, Codes, Drawn, SetChannel, TableChannel, Weights, Witness
+from ldpsql.channels.base import (
+    TOTAL,
+    Channel,
+    ChannelOf,
+    Codes,
+    Drawn,
+    Floats,
+    SetChannel,
+    TableChannel,
+    Weights,
+    Witness,
+    Words64,
+)
 from ldpsql.channels.bin_bits import BinBits
 from ldpsql.channels.bits import IndependentBits, coarse_above
 from ldpsql.channels.blocks import BlockSigns, signs_in_blocks, signs_of
@@ -19,7 +31,7 @@ from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
 from ldpsql.channels.key_value import KeyValue, Sets
 from ldpsql.channels.levels import Levels
-from ldpsql.channels.pair_responses import Bins, Cells, KeyLaw, PairResponse, Signs
+from ldpsql.channels.pair_responses import Bins, KeyCells, KeyLaw, PairResponse, Signs
 from ldpsql.channels.planar_noise import PlanarNoise
 from ldpsql.channels.prefixes import Letters, Prefixes
 from ldpsql.channels.repeated_hash import RepeatedHash
@@ -37,17 +49,18 @@ __all__ = [
     "BinBits",
     "Bins",
     "BlockSigns",
-    "Cells",
     "Channel",
     "ChannelOf",
     "Codes",
     "Convolution",
     "DenseChannel",
     "Drawn",
+    "Floats",
     "Hadamard",
     "IndependentBits",
     "KeepOrSpread",
     "KeepOrWindow",
+    "KeyCells",
     "KeyLaw",
     "KeyValue",
     "Letters",
@@ -68,6 +81,7 @@ __all__ = [
     "TableChannel",
     "Weights",
     "Witness",
+    "Words64",
     "coarse_above",
     "copied",
     "floor_mixing",

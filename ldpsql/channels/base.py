@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from ldpsql.channels.randomness import Words, random_words
 
 Codes: TypeAlias = NDArray[np.int32]  # positions: of a value in the domain, of a report in the alphabet
-Weights: TypeAlias = NDArray[np.uint64]
+Weights: TypeAlias = NDArray[np.uint64]  # probabilities, in whole numbers
+Words64: TypeAlias = NDArray[np.uint64]  # words of 64 bits
+Floats: TypeAlias = NDArray[np.float64]
 Drawn: TypeAlias = NDArray[Any]  # positions (n,), or the words of reports that are too many to number (n, words)
 
 Held_contra = TypeVar("Held_contra", contravariant=True)

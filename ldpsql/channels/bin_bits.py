@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights, Witness
+from ldpsql.channels.base import TOTAL, Codes, Drawn, Floats, SetChannel, Weights, Witness
 from ldpsql.channels.bits import bits_of, words_of
-from ldpsql.channels.pair_responses import Bins, Floats, KeyLaw, PairResponse
+from ldpsql.channels.pair_responses import Bins, KeyLaw, PairResponse
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
 

@@ -256,7 +256,7 @@ def _few_shuffled(count: int) -> NDArray[np.int64]:
 
 
 def _shuffled(count: int) -> NDArray[np.int64]:
-    """Return the same, which is kept unless it is long."""
+    """Return the numbers below `count` in the order of `_few_shuffled`; only few numbers are kept in memory."""
     return _few_shuffled(count) if count <= _MOST_KEPT else _few_shuffled.__wrapped__(count)
 
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness
-from ldpsql.channels.pair_responses import Floats, KeyLaw, PairResponse, Signs
+from ldpsql.channels.base import TOTAL, Codes, Floats, TableChannel, Weights, Witness
+from ldpsql.channels.pair_responses import KeyLaw, PairResponse, Signs
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.channels.short_words import Short, ShortWords
 from ldpsql.errors import InvalidParameter

@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ldpsql.channels.base import TOTAL, Codes, Witness
+from ldpsql.channels.base import TOTAL, Codes, Floats, Witness
 from ldpsql.channels.dense import DenseChannel
-from ldpsql.channels.pair_responses import Bins, Floats, KeyLaw, PairResponse
+from ldpsql.channels.pair_responses import Bins, KeyLaw, PairResponse
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
 

@@ -16,7 +16,7 @@ from ldpsql.channels.base import TOTAL, ChannelOf, Codes, Drawn, Witness
 from ldpsql.channels.bin_bits import BinBits
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
-from ldpsql.channels.pair_responses import Cells
+from ldpsql.channels.pair_responses import KeyCells
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.channels.signed_bits import SignedBits
 from ldpsql.errors import InvalidParameter
@@ -79,7 +79,7 @@ class KeyValue(ChannelOf[Sets]):
             raise InvalidParameter("the response must have as many symbols as keys and dummies need")
 
     @property
-    def symbols(self) -> Cells:
+    def symbols(self) -> KeyCells:
         """How values become the symbols of a key."""
         return self.response.cells(self.steps)
 

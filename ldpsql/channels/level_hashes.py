@@ -196,7 +196,7 @@ class LevelHashes:
         return coordinatewise(numbers, self._image(digit), self._widest.dimension)
 
     def _image(self, digit: int) -> Elements:
-        """Return the same for one coordinate, for each element of the field."""
+        """Return the image of each element of the field under the map that `_for_digit` applies to every coordinate."""
         p, elements = self.field.p, np.arange(self.field.size, dtype=np.int32)
         products = (self.field.multiply(np.full_like(elements, p**place), elements) for place in range(self.field.k))
         return np.sum([product // p**digit % p * p**place for place, product in enumerate(products)], axis=0, dtype=np.int32)

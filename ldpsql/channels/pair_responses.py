@@ -10,12 +10,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.base import TOTAL, Channel, Drawn, Weights, Witness
-
-Floats = NDArray[np.float64]
+from ldpsql.channels.base import TOTAL, Channel, Drawn, Floats, Weights, Witness
 
 
-class Cells(ABC):
+class KeyCells(ABC):
     """How a value becomes one of the cells of its key; a value is a place, from 0 at the low end of the range to 1."""
 
     @property
@@ -37,7 +35,7 @@ class Cells(ABC):
 
 
 @dataclass(frozen=True)
-class Signs(Cells):
+class Signs(KeyCells):
     """Cell 0 is +, cell 1 is -: the j-th of the steps from low to high becomes + with probability j/steps."""
 
     steps: int
@@ -66,7 +64,7 @@ class Signs(Cells):
 
 
 @dataclass(frozen=True)
-class Bins(Cells):
+class Bins(KeyCells):
     """The cell is one of ``bins`` bins of equal width."""
 
     bins: int
@@ -114,7 +112,7 @@ class PairResponse(Channel):
     single: ClassVar[bool] = True
 
     @abstractmethod
-    def cells(self, steps: int) -> Cells:
+    def cells(self, steps: int) -> KeyCells:
         """Return how values become the symbols of a key; ``steps`` is how finely random rounding divides the range."""
 
     @abstractmethod

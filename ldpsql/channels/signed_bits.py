@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights, Witness
+from ldpsql.channels.base import TOTAL, Codes, Drawn, Floats, SetChannel, Weights, Witness
 from ldpsql.channels.bits import bits_of, coarse_above, coins
-from ldpsql.channels.pair_responses import Floats, KeyLaw, PairResponse, Signs
+from ldpsql.channels.pair_responses import KeyLaw, PairResponse, Signs
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
 

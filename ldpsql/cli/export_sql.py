@@ -35,9 +35,9 @@ def export_sql(
     """
     from ldpsql.cli.source import mechanism_from
     from ldpsql.errors import DestinationRefused
-    from ldpsql.sql.relational import Source, query
+    from ldpsql.sql.relational import ReportTable, query
 
-    text = query(mechanism_from(mechanism), Source(table, column, counts, tuple(by or ())), dialect, name)
+    text = query(mechanism_from(mechanism), ReportTable(table, column, counts, tuple(by or ())), dialect, name)
     if output is not None and output.suffix != ".sql":  # a database would be overwritten
         raise DestinationRefused("the name of the file must end in .sql", "run it in the database that holds the reports")
     write_text(text, output, f"Wrote a query for {dialect} to {output}")

@@ -44,7 +44,7 @@ def estimate_into(
 ) -> None:
     """Estimate every group into a table of a database, with a progress bar."""
     import ldpsql
-    from ldpsql.bulk.sources import sql_of
+    from ldpsql.bulk.reading.sources import sql_of
     from ldpsql.cli.bar import bar
     from ldpsql.cli.source import compared, drawn_by
     from ldpsql.errors import UnmarkedReports
@@ -55,7 +55,7 @@ def estimate_into(
         warnings.simplefilter("ignore", UnmarkedReports)  # the note of `compared` says it
         sql_of(con, source, [column, *keys])  # columns that do not exist are refused by name
         drew = drawn_by(con, source, [column], mechanism)
-        with compared(con, source, column, drew), bar("groups") as progress:
+        with compared(con, source, column, drew), bar("groups", "groups read to learn from") as progress:
             groups = ldpsql.estimate_groups(
                 con,
                 reports,

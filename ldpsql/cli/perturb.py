@@ -106,7 +106,7 @@ def _columns(columns: list[str], mechanisms: list[str], policy: str | None) -> d
 @contextmanager
 def _reporting_interrupts(con: DuckDBPyConnection | None, destination: str) -> Iterator[None]:
     """Within a ``with`` block, report on stderr after an interrupt whether the table or the files were published."""
-    from ldpsql.bulk.staging import staging_folder
+    from ldpsql.bulk.writing.staging import staging_folder
 
     before = _identity(con, destination)
     try:
@@ -120,7 +120,7 @@ def _reporting_interrupts(con: DuckDBPyConnection | None, destination: str) -> I
 
 def _identity(con: DuckDBPyConnection | None, destination: str) -> tuple[int, ...] | None:
     """Return what distinguishes a table, a file or a folder from what replaces it, or None if it does not exist."""
-    from ldpsql.bulk.tables import identity
+    from ldpsql.bulk.writing.tables import identity
 
     if con is not None:
         return identity(con, destination)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ldpsql.bulk.groups import columns_of, keys_named
+from ldpsql.bulk.groups.rows import columns_of, keys_named
 from ldpsql.cli.sides import Sides
 from ldpsql.cli.source import Reports
 from ldpsql.engine.functions import struct_text

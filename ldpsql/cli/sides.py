@@ -24,7 +24,7 @@ class Sides:
 
     @classmethod
     def named(cls, bounds: str, rectangles: Sequence[str]) -> Sides:
-        """Return what the options name; a side that is left out is no bound.
+        """Return what the options name; a side that is left out means no bound.
 
         Raises:
             InvalidParameter: if the bounds are missing, or one of the options does not name the sides of a rectangle.

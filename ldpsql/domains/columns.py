@@ -111,11 +111,6 @@ def named_type(name: str) -> pa.DataType:
     return _PLAIN_TYPES[name]
 
 
-def shown_type(arrow_type: pa.DataType) -> str:
-    """Return a type for a message; for a nested type only the outermost, since the names of its fields may be raw values."""
-    return str(arrow_type) if family(arrow_type) else str(arrow_type).split("<")[0].split("(")[0]
-
-
 def widened(values: pa.Array, target: pa.DataType) -> pa.Array | None:
     """Return whole numbers or strings in another such type, None if it cannot hold them all, or for values of other types."""
     whole = pa.types.is_integer(values.type) and pa.types.is_integer(target)
@@ -125,6 +120,12 @@ def widened(values: pa.Array, target: pa.DataType) -> pa.Array | None:
         return values.cast(target)
     except pa.ArrowException:
         return None
+
+
+def in_utc(values: pa.Array) -> pa.Array:
+    """Return times with a time zone in UTC, which are the same times; other values as they are."""
+    zoned = pa.types.is_timestamp(values.type) and values.type.tz is not None
+    return values.cast(pa.timestamp(values.type.unit, "UTC")) if zoned else values
 
 
 def exactly(value: pa.Scalar, target: pa.DataType) -> pa.Scalar | None:

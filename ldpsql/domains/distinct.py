@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ldpsql.channels import Weights
+from ldpsql.channels import Words64
 from ldpsql.channels.splitmix import splitmix
 from ldpsql.domains.columns import plain
 
@@ -47,7 +47,7 @@ def _length(column: pa.Array) -> int | None:
     return longest if shortest == longest else None
 
 
-def _rows(keys: Weights) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _rows(keys: Words64) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the first of equal rows, and the number of each row, in an order that depends only on which rows occur.
 
     Rows are sorted by a hash. Only if different rows have the same hash are the rows themselves sorted, which takes several
@@ -65,7 +65,7 @@ def _rows(keys: Weights) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return order[new], number
 
 
-def _hashes(keys: Weights) -> Weights:
+def _hashes(keys: Words64) -> Words64:
     """Return a hash of each row: the sum of the hashes of its words, each with its position."""
     out, step = np.empty(len(keys), dtype=np.uint64), max(1, _CELLS // max(1, keys.shape[1]))
     places = splitmix(np.arange(keys.shape[1], dtype=np.uint64))
@@ -75,14 +75,14 @@ def _hashes(keys: Weights) -> Weights:
     return out
 
 
-def _same(keys: Weights, some: NDArray[np.int64], others: NDArray[np.int64]) -> bool:
+def _same(keys: Words64, some: NDArray[np.int64], others: NDArray[np.int64]) -> bool:
     """Return whether some rows equal others, one by one."""
     step = max(1, _CELLS // max(1, keys.shape[1]))
     parts = (slice(start, start + step) for start in range(0, len(some), step))
     return all(np.array_equal(keys[some[part]], keys[others[part]]) for part in parts)
 
 
-def _sorted(keys: Weights) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _sorted(keys: Words64) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the same as `_rows` if different rows have the same hash: rows are sorted by their bytes."""
     rows = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1]))).ravel()
     _, first, number = np.unique(rows, return_index=True, return_inverse=True)
@@ -96,7 +96,7 @@ def _numbered(column: pa.Array) -> np.ndarray:
     return np.asarray(column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False))
 
 
-def _keys(column: pa.Array) -> Weights:
+def _keys(column: pa.Array) -> Words64:
     """Return a row of words for each value of a column; rows are equal if and only if the values are."""
     if pa.types.is_struct(column.type):
         return np.concatenate([_keys(part) for part in column.flatten()], axis=1)

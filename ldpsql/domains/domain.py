@@ -18,8 +18,9 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.channels import Codes
 from ldpsql.domains.arrays import column_of
-from ldpsql.domains.columns import copied, exactly, family, named_type, plain, shown_type, widened
+from ldpsql.domains.columns import copied, exactly, family, in_utc, named_type, plain, widened
 from ldpsql.domains.index import Listed
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidDomain, InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 from ldpsql.names import FIRST_LIST
@@ -108,13 +109,13 @@ class Domain:
 
     @cached_property
     def written(self) -> pa.Array:
-        """The values as a column of text, in order."""
-        return self.values.cast(pa.string())
+        """The values as a column of text, in order; times with a time zone in UTC, whatever the zone of a session is."""
+        return in_utc(self.values).cast(pa.string())
 
     @cached_property
     def digits(self) -> str:
         """The fingerprint of the domain: a digest, in 32 hexadecimal digits, of the type and the values in their order."""
-        digest = blake2b(f"{self.values.type} {len(self)} ".encode(), digest_size=16)
+        digest = blake2b(f"{in_utc(self.values[:1]).type} {len(self)} ".encode(), digest_size=16)
         offsets = np.frombuffer(self.written.buffers()[1], np.int32)[self.written.offset :][: len(self) + 1]
         digest.update(np.diff(offsets).astype("<i4", copy=False).tobytes())
         digest.update(memoryview(self.written.buffers()[2])[offsets[0] : offsets[-1]])
@@ -178,7 +179,7 @@ class Domain:
             return Listed(self.values), None
         if family(column_type) is None or family(column_type) != family(self.values.type):
             raise WrongType(
-                f"the column has type {shown_type(column_type)}, the domain has type {self.values.type}",
+                f"the column has type {shown_type(column_type)}, the domain has type {shown_type(self.values.type)}",
                 "declare the domain in the column's type, or cast the column",
             )
         if (cast := widened(self.values, column_type)) is not None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ldpsql.channels import Codes, Weights
+from ldpsql.channels import Codes, Words64
 from ldpsql.domains.words import most_words, words_of
 from ldpsql.errors import InternalError
 
@@ -51,7 +51,7 @@ class Listed:
 class Index:
     """The words of the listed values, the displacement of each bucket, and the position of the value in each slot."""
 
-    words: Weights  # (values, words)
+    words: Words64  # (values, words)
     displacements: NDArray[np.uint16]
     slots: Codes  # an empty slot holds position 0, whose words decide like those of any other
 
@@ -81,7 +81,7 @@ class Index:
         return self.words.view(kind)[:, 0]
 
 
-def _hashes(words: Weights) -> Weights:
+def _hashes(words: Words64) -> Words64:
     """Return a hash of each value."""
     hashes = words[:, 0] * _SPREAD
     for word in words.T[1:]:
@@ -89,17 +89,17 @@ def _hashes(words: Weights) -> Weights:
     return np.asarray(hashes ^ hashes >> _HALF)
 
 
-def _buckets(hashes: Weights, displacements: NDArray[np.uint16]) -> NDArray[np.int64]:
+def _buckets(hashes: Words64, displacements: NDArray[np.uint16]) -> NDArray[np.int64]:
     return (hashes * _GATHER >> np.uint64(65 - len(displacements).bit_length())).view(np.int64)
 
 
-def _slots(hashes: Weights, displacements: NDArray[np.uint16] | int, slots: Codes) -> NDArray[np.int64]:
+def _slots(hashes: Words64, displacements: NDArray[np.uint16] | int, slots: Codes) -> NDArray[np.int64]:
     """Return the slot of each hash under the displacement of its bucket: the slots are a power of two."""
     moved = hashes ^ np.multiply(displacements, _SPREAD, dtype=np.uint64)
     return (moved * _PLACE >> np.uint64(65 - len(slots).bit_length())).view(np.int64)
 
 
-def _placed(words: Weights) -> Index | None:
+def _placed(words: Words64) -> Index | None:
     """Return an index of these words; None if two have the same hash, or a bucket finds no slots, both next to impossible."""
     hashes = _hashes(words)
     slots = np.zeros(1 << max(4, (2 * len(words) - 1).bit_length()), dtype=np.int32)
@@ -112,7 +112,7 @@ def _placed(words: Weights) -> Index | None:
 class _Placing:
     """The hash and the bucket of each value, the displacements of the buckets, the slots, and which of them are empty."""
 
-    hashes: Weights
+    hashes: Words64
     buckets: NDArray[np.int64]
     displacements: NDArray[np.uint16]
     slots: Codes

@@ -11,8 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Codes
-from ldpsql.domains.columns import family, plain, shown_type
+from ldpsql.domains.columns import family, plain
 from ldpsql.domains.domain import MISSING, OUTSIDE, Domain, in_rows
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 
@@ -123,3 +124,16 @@ def moments(low: str, high: str, unit: str) -> tuple[pa.DataType, int, int]:
                 start, end = microseconds(pa.array([low, high]).cast(kind)).tolist()
                 return kind, start, end
     raise InvalidParameter("low and high must be two numbers, two dates or two times", "such as DATE '2024-01-31'")
+
+
+def text_in_utc(text: str) -> str:
+    """Return the text of a time with a time zone in UTC, so that it does not depend on the zone of a session.
+
+    >>> text_in_utc("2024-01-31 05:30:00+05:30"), text_in_utc("2024-01-31")
+    ('2024-01-31 00:00:00+00', '2024-01-31')
+    """
+    try:
+        moment = pa.scalar(text).cast(pa.timestamp("us", tz="UTC")).cast(pa.timestamp("us")).as_py()
+    except (pa.ArrowException, OverflowError):
+        return text
+    return f"{moment}+00"

@@ -9,9 +9,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Sets
-from ldpsql.domains.columns import plain, shown_type
+from ldpsql.domains.columns import plain
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.ranges import doubles
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import DuplicateKey, InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.channels import Codes
-from ldpsql.domains.columns import shown_type
 from ldpsql.domains.domain import MOST_LISTED, Domain
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 
@@ -176,7 +176,7 @@ def of_columns(columns: object) -> Product:
     """Return the table of domains by the names of their columns.
 
     Raises:
-        InvalidParameter: if it is no mapping, there are fewer than two columns, two names differ only in case, or the table
+        InvalidParameter: if it is not a mapping, there are fewer than two columns, two names differ only in case, or the table
             has too many cells.
         InvalidDomain: if a column has no domain.
 

@@ -11,9 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Codes
-from ldpsql.domains.columns import plain, shown_type
+from ldpsql.domains.columns import plain
 from ldpsql.domains.domain import MISSING, OUTSIDE, Domain, in_rows
 from ldpsql.domains.sql_numbers import between, counted, double, whole, wide
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 from ldpsql.quoting import quoted
@@ -77,7 +78,7 @@ class Numbers(Domain, ABC):
         return ends, ends
 
     def between(self, low: float, high: float) -> Bounds:
-        """Return the same for one pair of numbers, as two masks of the values."""
+        """Return the values of `spans` for one pair of numbers, as two masks."""
         place = np.arange(len(self))
         certain, possible = (
             (place >= first[0]) & (place < end[0]) for first, end in self.spans(np.array([low]), np.array([high]))
@@ -250,7 +251,7 @@ def _decimals(low: float, step: float) -> int:
 
 
 def _sql_decimals(low: str, step: str) -> str:
-    """Return the same in SQL."""
+    """Return the number of decimals of `_decimals` as SQL."""
     texts = (f"{double(parameter)}::VARCHAR" for parameter in (low, step))
     counts = (f"CASE WHEN contains({text}, 'e') THEN {_TOO_MANY} ELSE length(split_part({text}, '.', 2)) END" for text in texts)
     return f"1 + greatest({', '.join(counts)})"

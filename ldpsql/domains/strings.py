@@ -11,8 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Letters
-from ldpsql.domains.columns import family, plain, shown_type
+from ldpsql.domains.columns import family, plain
 from ldpsql.domains.domain import MISSING, Domain, in_rows
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import Weights
+from ldpsql.channels import Words64
 
 Numbers: TypeAlias = NDArray[Any]  # of int32 or int64, as Arrow has the ends of strings
 
@@ -25,7 +25,7 @@ def most_words(column: pa.Array) -> int:
     return 2 + max(0, int(lengths.max(initial=0)) - 5) // 8
 
 
-def words_of(column: pa.Array, count: int) -> Weights | None:
+def words_of(column: pa.Array, count: int) -> Words64 | None:
     """Return the words of each value, shape (values, words), ``count`` for a string; None if the type has no words.
 
     The first word of a string has its length, so strings of different lengths differ in it, however many words are read. The
@@ -63,7 +63,7 @@ def _extents(column: pa.Array) -> tuple[Numbers, Numbers]:
     return ends[:-1], np.diff(ends)
 
 
-def _of_text(column: pa.Array, count: int) -> Weights:
+def _of_text(column: pa.Array, count: int) -> Words64:
     """Return the length and the first four bytes of each string, then eight bytes a word, filled up with zeros."""
     views = _fixed(column.cast(pa.string_view()), np.dtype(np.uint64), 2)
     if count == 2:
@@ -78,7 +78,7 @@ def _of_text(column: pa.Array, count: int) -> Weights:
 
 
 def _read_long(
-    words: Weights,
+    words: Words64,
     rows: NDArray[np.int64],
     begins: Numbers,
     lengths: Numbers,

@@ -12,35 +12,21 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.sql_types import SQL_TYPES
 from ldpsql.errors import InternalError
 from ldpsql.mechanisms.base import CertifiedMechanism
 
 ToColumn: TypeAlias = Callable[[CertifiedMechanism, Drawn], pa.Array]  # how the draws of a mechanism become a column
 
 _VIEWS = pa.string_view()
-_SAME = {
-    "VARCHAR": pa.string(),
-    "BOOLEAN": pa.bool_(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us"),
-    "FLOAT": pa.float32(),
-    "DOUBLE": pa.float64(),
-    "TINYINT": pa.int8(),
-    "SMALLINT": pa.int16(),
-    "INTEGER": pa.int32(),
-    "BIGINT": pa.int64(),
-    "UTINYINT": pa.uint8(),
-    "USMALLINT": pa.uint16(),
-    "UINTEGER": pa.uint32(),
-    "UBIGINT": pa.uint64(),
-}
+# Values of these types come as text, which DuckDB casts; without an entry of their own, DuckDB would take another one for them.
+AS_TEXT = ("DECIMAL", "HUGEINT", "UHUGEINT", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
+_SAME = {name: kind for kind, name in SQL_TYPES.items() if name not in AS_TEXT}
 _PAIRS = {
     f'STRUCT("key" {name}, {field} {sql})': pa.struct([("key", _SAME[name]), (field, number)])
     for name in ("VARCHAR", "BIGINT", "INTEGER")
     for field, sql, number in (("sign", "TINYINT", pa.int8()), ("bin", "SMALLINT", pa.int16()))
 }
-# Values of these types come as text, which DuckDB casts; without an entry of their own, DuckDB would take another one for them.
-AS_TEXT = ("DECIMAL", "HUGEINT", "UHUGEINT", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
 KINDS: dict[str, pa.DataType] = _SAME | _PAIRS  # by their names in SQL
 
 

@@ -14,32 +14,13 @@ import pyarrow as pa
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import is_long, pin
 from ldpsql.domains.product import Product
+from ldpsql.domains.sql_types import sql_type
 from ldpsql.errors import InvalidSpec
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.parts import Parts
 from ldpsql.reports import Alphabet, MarkedReports, RowReports
 
 _CONSTRUCTOR = "make the mechanism with its constructor, such as ldp.krr(1, ['a', 'b'])"
-_SQL_TYPES = {
-    pa.string(): "VARCHAR",
-    pa.large_string(): "VARCHAR",
-    pa.bool_(): "BOOLEAN",
-    pa.int8(): "TINYINT",
-    pa.int16(): "SMALLINT",
-    pa.int32(): "INTEGER",
-    pa.int64(): "BIGINT",
-    pa.uint8(): "UTINYINT",
-    pa.uint16(): "USMALLINT",
-    pa.uint32(): "UINTEGER",
-    pa.uint64(): "UBIGINT",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.date32(): "DATE",
-    pa.timestamp("s"): "TIMESTAMP_S",
-    pa.timestamp("ms"): "TIMESTAMP_MS",
-    pa.timestamp("us"): "TIMESTAMP",
-    pa.timestamp("ns"): "TIMESTAMP_NS",
-}
 
 
 def long_domains(mechanism: Mechanism) -> dict[str, Domain]:
@@ -113,7 +94,7 @@ def _of_values(mechanism: Mechanism) -> dict[str, tuple[Any, Any]]:
         mechanism.kind: (mechanism.name, "VARCHAR"),
         **{name: _parameter(getattr(mechanism, name), value) for name, value in plain},
         **{name: _empty(domain) for name, domain in long.items()},
-        "domain": _listed(mechanism.values().listed, pinned=bool(long)),
+        "domain": _listed(mechanism.values().listed, pinned=bool(long) or "domain" not in type(mechanism).model_fields),
         "reports": _reports(mechanism.alphabet(), pinned=bool(long)),
     }
     if long:
@@ -169,10 +150,7 @@ def _column(values: pa.Array) -> tuple[Any, Any]:
 
 
 def _sql_type(kind: pa.DataType) -> str:
-    if pa.types.is_decimal(kind):
-        return f"DECIMAL({kind.precision},{kind.scale})"
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return "TIMESTAMP WITH TIME ZONE"
-    if kind not in _SQL_TYPES:
+    name = sql_type(kind)
+    if name is None:
         raise InvalidSpec(f"SQL has no values of the type {kind}", _CONSTRUCTOR)
-    return _SQL_TYPES[kind]
+    return name

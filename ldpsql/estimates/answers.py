@@ -11,7 +11,7 @@ import pyarrow as pa
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.conditions import Cells, column_of_table, columns_named, named_place, python_condition
+from ldpsql.estimates.conditions import TableCells, column_of_table, columns_named, named_place, python_condition
 from ldpsql.estimates.scale import scale_of
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ class Answers:
         own, _ = column_of_table(self.of.values, place)
         measure, scale = self._measure(QuantileOf(place, where, quantiles=Quantiles((Quantile(q),)))), scale_of(own)
         value, low, high = (float(scale[int(at)]) for at in (measure[0], measure[2], measure[3]))
-        return Answer(value, measure[1], low - own.rounding, high + own.rounding)
+        low, high = (float(f"{end:.15g}") for end in (low - own.rounding, high + own.rounding))  # 7.7, not 7.699999999999999
+        return Answer(value, measure[1], low, high)
 
     def margin(self, columns: Sequence[str] | str, given: Sequence[str] | str | None = None) -> pa.Table:
         """Return the table of some columns: a column for each, estimate, std_error, low, high; unknown errors are NULL.
@@ -174,7 +175,7 @@ class Answers:
 
         return MeanOf(*self._place(of, given))
 
-    def _place(self, of: str | None, given: Any) -> tuple[int | None, Cells | None]:
+    def _place(self, of: str | None, given: Any) -> tuple[int | None, TableCells | None]:
         """Return the place of a column, and the condition."""
         return named_place(self.of.values, of), python_condition(self.of.values, given)
 

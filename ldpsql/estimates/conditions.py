@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.domains.columns import shown_type
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.estimates.scale import between, bound_of, scale_of, within
 from ldpsql.inference.operators import Floats
@@ -33,7 +33,7 @@ class _Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cells:
+class TableCells:
     """The cells of a table in which each of some columns has one of its values; the values of one column are column 0.
 
     Args:
@@ -48,9 +48,9 @@ class Cells:
         """The places of the columns that have a condition."""
         return frozenset(place for place, _ in self.sets)
 
-    def among(self, places: Sequence[int]) -> Cells:
+    def among(self, places: Sequence[int]) -> TableCells:
         """Return the same cells of a table that has the columns at these places only."""
-        return Cells(tuple((places.index(place), positions) for place, positions in self.sets))
+        return TableCells(tuple((places.index(place), positions) for place, positions in self.sets))
 
     def inside(self, values: Domain) -> Floats:
         """Return 1 for the cells in which all conditions hold and 0 for others, shape (cells,)."""
@@ -137,7 +137,7 @@ def column_of_table(values: Domain, place: int | None) -> tuple[Domain, Floats]:
     return values.parts[place], np.broadcast_to(scale.reshape(shape), values.shape).ravel()
 
 
-def condition(values: Domain, given: pa.Scalar) -> Cells | None:
+def condition(values: Domain, given: pa.Scalar) -> TableCells | None:
     """Return what a condition says about the cells of a table, or about the values of one column; None for NULL.
 
     Args:
@@ -153,10 +153,10 @@ def condition(values: Domain, given: pa.Scalar) -> Cells | None:
     if not given.is_valid:
         return None
     if not isinstance(values, Product):
-        return Cells(((0, _positions(_Part(values), given)),))
+        return TableCells(((0, _positions(_Part(values), given)),))
     if not isinstance(given, pa.StructScalar) or not len(given.type.names):
         raise InvalidParameter("a condition on several columns must name the columns", _EXAMPLE)
-    return Cells(tuple(sorted(_of_column(values, name, given[name]) for name in given.type.names)))
+    return TableCells(tuple(sorted(_of_column(values, name, given[name]) for name in given.type.names)))
 
 
 def _of_column(values: Product, name: str, one: pa.Scalar) -> tuple[int, tuple[int, ...]]:
@@ -165,7 +165,7 @@ def _of_column(values: Product, name: str, one: pa.Scalar) -> tuple[int, tuple[i
     return place, _positions(_Part(values.parts[place], f"the condition on {values.names[place]}", _EXAMPLE), one)
 
 
-def python_condition(values: Domain, given: Any) -> Cells | None:
+def python_condition(values: Domain, given: Any) -> TableCells | None:
     """Return the condition of a Python value, a list, or a dictionary of these by column; see `condition` for its errors."""
     try:
         scalar = pa.scalar(_plainer(given))
@@ -209,7 +209,7 @@ def _located(part: _Part, column: pa.Array) -> NDArray[np.int64]:
         error: Exception = InvalidParameter(f"{part.name} holds NULL or a value that the domain does not have", part.example)
     except WrongType:
         error = WrongType(
-            f"{part.name} has values of type {shown_type(column.type)}, the domain has type {kind}",
+            f"{part.name} has values of type {shown_type(column.type)}, the domain has type {shown_type(kind)}",
             "write or cast them in the domain's type",
         )
     raise error

@@ -50,7 +50,7 @@ class Measure:
         return _of((getattr(self, name)[:, place] for name in FIELDS), self.rounding)
 
     def scaled(self, unit: float, zero: float = 0.0) -> Measure:
-        """Return the same on another scale: of ``zero + unit`` times each number."""
+        """Return the numbers ``zero + unit * number``, with their errors and intervals."""
         return Measure(zero + unit * self.estimate, unit * self.std_error, zero + unit * self.low, zero + unit * self.high)
 
 

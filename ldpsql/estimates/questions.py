@@ -41,7 +41,7 @@ _DRAWS = 3
 
 
 @dataclass(frozen=True)
-class Answer:
+class Candidate:
     """How well a mechanism answers a question at one epsilon.
 
     ``error`` is the expected error: of the mean in steps; of the distribution its Wasserstein distance to the truth in steps;
@@ -66,7 +66,7 @@ class Estimators(NamedTuple):
 
 def answers_to(
     asked: Asked, epsilons: Sequence[str | float], classes: Mapping[str, type[Mechanism]], estimators: Estimators
-) -> list[Answer]:
+) -> list[Candidate]:
     """Return how well each mechanism answers a question about numbers, the best first, epsilon by epsilon.
 
     Args:
@@ -81,7 +81,7 @@ def answers_to(
 
     """
     asked.checked()
-    answers: list[Answer] = []
+    answers: list[Candidate] = []
     for epsilon in map(Epsilon.parse, epsilons):
         at_epsilon = sorted(_answers(asked, epsilon, classes, estimators), key=lambda answer: answer.error)
         answers += [replace(answer, recommended=not place) for place, answer in enumerate(at_epsilon)]
@@ -92,7 +92,7 @@ def answers_to(
 
 def _answers(
     asked: Asked, epsilon: Epsilon, classes: Mapping[str, type[Mechanism]], estimators: Estimators
-) -> Iterator[Answer]:
+) -> Iterator[Candidate]:
     for cls in classes.values():
         try:
             mechanism = _over_steps(cls, str(epsilon), asked)
@@ -102,7 +102,7 @@ def _answers(
         except (UsageError, NotPrivate, DataError):
             continue  # it does not exist at this epsilon or for so many values
         if error < inf:
-            yield Answer(asked.question, mechanism.name, estimator, float(epsilon), error)
+            yield Candidate(asked.question, mechanism.name, estimator, float(epsilon), error)
 
 
 def _over_steps(cls: type[Mechanism], epsilon: str, asked: Asked) -> Mechanism | None:

@@ -89,7 +89,7 @@ class Two(NamedTuple):
         return np.asarray(~np.isfinite(self.covariance).all(axis=(1, 2)))
 
     def filled(self) -> Two:
-        """Return the same with any finite covariance where it is unknown."""
+        """Return both functionals with a finite covariance, the identity where it is unknown."""
         return Two(self.centre, np.where(self.unknown[:, None, None], np.eye(4), self.covariance))
 
 

@@ -138,7 +138,7 @@ def _shares(estimates: Estimates, c: Floats, least: Floats, most: Floats) -> Mea
 
 
 def _point(corner: pa.Scalar) -> tuple[Any, Any]:
-    """Return longitude and latitude of a corner; NULL is no bound."""
+    """Return longitude and latitude of a corner; NULL means no bound."""
     point = corner.as_py()
     if point is None:
         return None, None
@@ -195,7 +195,7 @@ def rectangle_shares(estimate: Estimate, bounds: Sequence[Any], rectangles: Iter
     Args:
         estimate: that of a mechanism over the cells of a grid.
         bounds: west, south, east and north of the grid: numbers, or strings that hold decimal numbers.
-        rectangles: the sides of each rectangle, in the same order; None is no bound.
+        rectangles: the sides of each rectangle, in the same order; None means no bound.
 
     Raises:
         InvalidParameter: if the values are not cells, or the sides are not those of rectangles of the grid.

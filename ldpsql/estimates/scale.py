@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.domains.columns import family, shown_type
+from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.ranges import Bins, Bounds, Numbers, Steps
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidDomain, WrongType
 from ldpsql.inference.operators import Floats, Ranges
 from ldpsql.mechanisms.base import Mechanism, certify_values

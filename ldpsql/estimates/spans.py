@@ -66,7 +66,7 @@ class RangeShare(Functional):
         return RangeShares((self,)).measure(estimates).at(0)
 
     def listed(self, estimates: Estimates) -> Measure:
-        """Return the same for values of any order."""
+        """Return the share of the range in every group, also if the values are not listed in rising order."""
         values = estimates.values
         certain, possible = between(values, self.low, self.high)
         share = _share(estimates, certain | possible & within(scale_of(values), self.low, self.high))
@@ -128,7 +128,7 @@ class Quantiles(Functional):
         return self._crossed(estimates, estimates.values, shares, crossed)
 
     def of_band(self, estimates: Estimates, values: Domain, shares: Measure) -> Measure:
-        """Return the same for another distribution, from the shares of its first 1, 2, .. values in rising order.
+        """Return the quantiles of another distribution, from the shares of its first 1, 2, .. values in rising order.
 
         Args:
             estimates: what the shares come from.

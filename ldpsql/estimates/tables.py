@@ -10,7 +10,7 @@ import numpy as np
 
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.conditions import Cells, blocks, column_of_table, groups_of, table_of
+from ldpsql.estimates.conditions import TableCells, blocks, column_of_table, groups_of, table_of
 from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import covariances, linear
 from ldpsql.estimates.measures import Measure, TableFunctional, cut_to, normalised
@@ -24,8 +24,8 @@ from ldpsql.inference.score_intervals import deviations, widening
 class Share(TableFunctional):
     """The share of some cells, of all or of those in which a condition holds."""
 
-    of: Cells
-    given: Cells | None = None
+    of: TableCells
+    given: TableCells | None = None
 
     @property
     def touched(self) -> frozenset[int]:
@@ -55,7 +55,7 @@ class OfColumn(TableFunctional):
     """A number about a column, of all or where a condition holds."""
 
     column: int | None
-    given: Cells | None = None
+    given: TableCells | None = None
 
     @property
     def touched(self) -> frozenset[int]:
@@ -205,15 +205,15 @@ class Unit(NamedTuple):
     off: float
 
 
-def _places(given: Cells | None) -> frozenset[int]:
+def _places(given: TableCells | None) -> frozenset[int]:
     return frozenset() if given is None else given.places
 
 
-def _among(given: Cells | None, places: Sequence[int]) -> Cells | None:
+def _among(given: TableCells | None, places: Sequence[int]) -> TableCells | None:
     return None if given is None else given.among(places)
 
 
-def _given(values: Domain, given: Cells | None) -> Floats:
+def _given(values: Domain, given: TableCells | None) -> Floats:
     if given is not None:
         return given.inside(values)
     return np.ones(len(values))
@@ -235,8 +235,8 @@ def of_theta(estimates: Estimates, top: Floats, bottom: Floats) -> Floats:
 def _ratios(estimates: Estimates, top: Floats, bottom: Floats, most: float = 1.0, off: float = 0.0) -> Measure:
     """Return ratios from 0 to ``most`` of functionals, with intervals, each field of shape (groups, ratios); see `fieller`.
 
-    A denominator that is one for all cells is no ratio: then the interval is that of a functional. An estimate is NaN, and its
-    error infinite, if the reports say nothing about the ratio.
+    If the denominator is one for all cells, the interval is that of a functional. An estimate is NaN, and its error infinite,
+    if the reports say nothing about the ratio.
     """
     estimate, z = of_theta(estimates, top, bottom), deviations(estimates.estimator.confidence)
     if (bottom == 1.0).all():

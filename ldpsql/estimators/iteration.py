@@ -20,7 +20,7 @@ from ldpsql.inference.solver.together import TINY, Rows, moved, until_still
 
 RULES = ("certified", "paper", "held_out")
 PATIENCE = 100  # steps without a better prediction of held-out reports, at first
-LEAST_GAIN = 1.0  # in log-likelihood of all held-out reports: less is no reason to take more steps
+LEAST_GAIN = 1.0  # in log-likelihood of all held-out reports: for less it takes no more steps
 FOLDS_OF_LARGE, PATIENCE_WITH_LARGE = 3, 40  # every step takes long, and so many reports leave less to chance
 
 
@@ -65,7 +65,7 @@ class IterativeEstimator(Estimator):
         return theta
 
     def _step_from(self, part: Likelihood, theta: Floats, expected: Floats, rows: Rows) -> Floats:
-        """Return the same as `step`, with P(report) under theta already computed."""
+        """Return theta after one `step`, with P(report) under theta already computed."""
         if type(self).step is not IterativeEstimator.step:
             return self.step(part, theta)
         return self.after(part, moved(part, theta, expected, rows))

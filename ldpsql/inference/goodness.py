@@ -6,12 +6,9 @@ manipulation, wrong parameters and raw columns; manipulation that imitates the m
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from ldpsql.channels import Floats
 
 
 def log_fit_p_value(statistic: Floats, outputs: int) -> Floats:

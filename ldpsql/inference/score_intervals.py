@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from ldpsql.channels import Floats
 
 
 def deviations(confidence: float) -> float:

@@ -76,7 +76,7 @@ def _people(db: sqlite3.Connection, key: bytes, account: int, seals: dict[int, b
     return [people for _, people in rows]
 
 
-def _seal_of_people(key: bytes, account: int, bucket: int, people: bytes) -> bytes:
+def _seal_of_people(key: bytes, account: int, bucket: int, people: bytes | memoryview) -> bytes:
     return sealed_bytes(key, b"people %d %d" % (account, bucket), people)
 
 
@@ -84,8 +84,9 @@ def store(db: sqlite3.Connection, account: int, people: NDArray[Any]) -> None:
     """Write what `load` returns: everybody in each bucket, in ascending order of their pseudonyms, or all fingerprints."""
     key, bucket = key_of(db), buckets_of(people if people.dtype == DIGEST else people["person"])
     starts = np.flatnonzero(np.diff(bucket, prepend=-1)).tolist()
+    size, octets = people.itemsize, np.ascontiguousarray(people).view(np.uint8).data
     rows = [
-        (account, int(bucket[start]), people[start:end].tobytes())
+        (account, int(bucket[start]), octets[start * size : end * size])
         for start, end in zip(starts, [*starts[1:], len(people)], strict=True)
     ]
     db.executemany("INSERT OR REPLACE INTO spent VALUES (?, ?, ?)", rows)

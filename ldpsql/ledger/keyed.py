@@ -1,8 +1,8 @@
 """Random words that are keyed functions of person, column, channel and value: one hash a row, for many rows at a time.
 
     purpose = BLAKE2b(column, digits of the mechanism and of its channel, exact ratio of the channel; key)
-    row     = BLAKE2b(person, value; purpose): 64 bytes, of which the first 48 give random words and the others a fingerprint
-    stream  = SHAKE-256(purpose, person, value): as many random words as a set of values needs
+    row     = BLAKE2b(purpose, person, value): 64 bytes, of which the first 48 give random words and the others a fingerprint
+    stream  = SHAKE-128(purpose, person, value): as many random words as a set of values needs
 
 Values are numbered in the order of the fingerprint, so that mechanisms that draw alike give the same reports.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import blake2b, shake_256
+from hashlib import blake2b, shake_128
 from typing import TypeAlias
 
 import numpy as np
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import Channel, Codes, Drawn, RepeatedHash
 from ldpsql.channels.splitmix import hashed
 from ldpsql.errors import InternalError
-from ldpsql.ledger.digests import DIGEST, keyed_digests
+from ldpsql.ledger.digests import DIGEST
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
 from ldpsql.registry.fingerprint import fingerprint, marks, order_of
 
@@ -117,15 +117,21 @@ def fingerprints_of(words: RowWords) -> NDArray[np.bytes_]:
 
 
 def _row_words(purpose: bytes, numbers: Codes, people: pa.Array) -> RowWords:
-    """Return the words of each row. A number has eight bytes at the end, so no two rows share a message."""
-    return _matrix(keyed_digests(_messages(numbers, people), purpose, 8 * _WORDS), len(numbers))
+    """Return the words of each row."""
+    steps = range(0, len(numbers), _BLOCK)
+    messages = (_messages(purpose, numbers[at : at + _BLOCK], people[at : at + _BLOCK]) for at in steps)
+    return _matrix(b"".join([b"".join(map(blake2b.digest, map(blake2b, some))) for some in messages]), len(numbers))
 
 
-def _messages(numbers: Codes, people: pa.Array) -> list[bytes]:
-    """Return each person followed by the eight bytes of a number."""
-    octets = pa.py_buffer(numbers.astype("<u8"))
-    values = pa.FixedSizeBinaryArray.from_buffers(pa.binary(8), len(numbers), [None, octets]).cast(pa.large_binary())
-    return pc.binary_join_element_wise(people.cast(pa.large_binary()), values, pa.scalar(b"", pa.large_binary())).to_pylist()
+def _messages(purpose: bytes, numbers: Codes, people: pa.Array) -> list[bytes]:
+    """Return the purpose, the person and the number of each row; only persons differ in length, so no two rows share a message.
+
+    The purpose is secret. As the key of BLAKE2b, instead of the beginning of the message, it would take a block of its own.
+    """
+    kind, octets = pa.large_binary(), pa.py_buffer(numbers.astype("<u8"))
+    values = pa.FixedSizeBinaryArray.from_buffers(pa.binary(8), len(numbers), [None, octets]).cast(kind)
+    parts = pa.scalar(purpose, kind), people.cast(kind), values, pa.scalar(b"", kind)
+    return pc.binary_join_element_wise(*parts).to_pylist()
 
 
 def _matrix(digests: bytes, rows: int) -> NDArray[np.uint64]:
@@ -138,12 +144,12 @@ def _abreast(channel: Channel, codes: Codes, people: pa.Array, purpose: bytes) -
     needed, step = _needed(channel), max(1, min(_BLOCK, _CELLS // channel.inputs))
 
     def drawn(at: int) -> Drawn:
-        rows, messages = codes[at : at + step], _messages(codes[at : at + step], people[at : at + step])
-        words = _matrix(b"".join([shake_256(purpose + row).digest(8 * needed) for row in messages]), len(messages))
+        rows, messages = codes[at : at + step], _messages(purpose, codes[at : at + step], people[at : at + step])
+        words = _matrix(b"".join([shake_128(row).digest(8 * needed) for row in messages]), len(messages))
         try:
             return channel.draw(rows, _Streams(words))
         except _Uneven:  # keys of a subset are equal, which happens once in 2**40 reports
-            sources = [_Streams(_matrix(shake_256(purpose + row).digest(64 * needed), 1)) for row in messages]
+            sources = [_Streams(_matrix(shake_128(row).digest(64 * needed), 1)) for row in messages]
             return np.concatenate([channel.draw(rows[one : one + 1], source) for one, source in enumerate(sources)])
 
     return np.concatenate([drawn(at) for at in range(0, len(codes), step)])

@@ -23,7 +23,7 @@ from ldpsql.errors.boundary import withheld
 from ldpsql.ledger.accounts import load, store
 from ldpsql.ledger.book import Ledger
 from ldpsql.ledger.datasets import Dataset
-from ldpsql.ledger.digests import DIGEST, among, distinct, places
+from ldpsql.ledger.digests import DIGEST, distinct, placed
 from ldpsql.ledger.entries import (
     ColumnCost,
     Release,
@@ -61,7 +61,7 @@ class Reported:
 
     def unpaid(self, charged: NDArray[np.bytes_], salt: bytes) -> _Unpaid:
         """Return those that were not charged; the fingerprints of those that were are in ascending order."""
-        new = ~among(charged, self.fingerprints)
+        _, new = placed(charged, self.fingerprints)
         people = self.people if new.all() else self.people.filter(pa.array(new))
         return _Unpaid(_digest(self.certified), self.fingerprints[new], pseudonyms_of(people, salt))
 
@@ -74,10 +74,9 @@ class _Unpaid:
     fingerprints: NDArray[np.bytes_]
     pseudonyms: NDArray[np.bytes_]
 
-    def without(self, charged: NDArray[np.bytes_]) -> _Unpaid:
-        """Return those that were still not charged."""
-        new = ~among(charged, self.fingerprints)
-        return _Unpaid(self.channel, self.fingerprints[new], self.pseudonyms[new])
+    def among(self, chosen: NDArray[np.bool_]) -> _Unpaid:
+        """Return some of them."""
+        return _Unpaid(self.channel, self.fingerprints[chosen], self.pseudonyms[chosen])
 
     def by_person(self) -> People:
         """Return who has how many of them."""
@@ -158,7 +157,8 @@ def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, unpaid: _U
     """Charge for reports unless others charged them meanwhile, within a transaction, and return the token of the release."""
     (kept,) = accounts_of(db, [""], _kept(policy))
     before = load(db, kept, unpaid.fingerprints, DIGEST)
-    new, now = unpaid.without(before), now_of(db)
+    at, unknown = placed(before, unpaid.fingerprints)
+    new, now = unpaid.among(unknown), now_of(db)
     people = new.by_person()
     identity = f"{PERMANENT} {new.channel} {identity_of(policy, people, name, {})}"
     token = write_release(db, now, identity, name, people)
@@ -168,7 +168,7 @@ def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, unpaid: _U
             spend(db, account, people, cost.cost, policy, now=now)
         write_charge(db, token, cost, account)
     if len(people.reports):
-        store(db, kept, np.insert(before, places(before, new.fingerprints), new.fingerprints))
+        store(db, kept, np.insert(before, at[unknown], new.fingerprints))
         _warn_if_changed(db, token, cost.column, name.dataset, new.channel)
     return token
 

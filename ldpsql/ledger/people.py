@@ -47,12 +47,14 @@ class People:
 
     def digest(self) -> str:
         """Return a fingerprint of the people and their numbers of reports."""
-        return blake2b(self.pseudonyms.tobytes() + self.reports.astype("<u8").tobytes(), digest_size=SIZE).hexdigest()
+        digest = blake2b(self.pseudonyms.data, digest_size=SIZE)
+        digest.update(self.reports.astype("<u8").data)
+        return digest.hexdigest()
 
 
 def pseudonyms_of(people: pa.Array, salt: bytes) -> NDArray[np.bytes_]:
     """Return the pseudonym of each person, who is bytes."""
-    return np.frombuffer(keyed_digests(people.to_pylist(), salt), dtype=DIGEST)
+    return keyed_digests(people, salt)
 
 
 def id_bytes(users: Any) -> pa.Array:

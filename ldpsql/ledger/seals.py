@@ -40,9 +40,11 @@ def sealed(key: bytes, *content: Any) -> bytes:
     return blake2b(ascii(content).encode("ascii"), key=key, digest_size=_SIZE).digest()
 
 
-def sealed_bytes(key: bytes, name: bytes, content: bytes) -> bytes:
+def sealed_bytes(key: bytes, name: bytes, content: bytes | memoryview) -> bytes:
     """Return the seal of named bytes: the buckets of an account, or the people of a bucket."""
-    return blake2b(name + b" " + content, key=key, digest_size=_SIZE).digest()
+    seal = blake2b(name + b" ", key=key, digest_size=_SIZE)
+    seal.update(content)
+    return seal.digest()
 
 
 @dataclass

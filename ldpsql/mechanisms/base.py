@@ -34,7 +34,7 @@ from ldpsql.domains.strings import Strings
 from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PrivacyLeakWarning, raised_by
 from ldpsql.mechanisms.certified import CertifiedMechanism, CertifiedPairs, CertifiedStrings, CertifiedValues
 from ldpsql.mechanisms.certified_row import CertifiedOne, CertifiedRow, certified_row
-from ldpsql.mechanisms.identity import Key, Same, refuse_overrides, stored
+from ldpsql.mechanisms.identity import Same, SpecKey, refuse_overrides, stored
 from ldpsql.mechanisms.owned import own_alphabet, own_layout, own_values
 from ldpsql.mechanisms.parts import Parts
 from ldpsql.mechanisms.spec import EpsilonField, Spec
@@ -149,8 +149,8 @@ def certify_values(mechanism: Mechanism, pairs: str = CertifiedPairs.remedy) -> 
     return certified
 
 
-_KEYS: ByteCache[Same, Key] = ByteCache(16 << 20)
-_CERTIFIED: ByteCache[Key, CertifiedMechanism] = ByteCache(128 << 20)
+_KEYS: ByteCache[Same, SpecKey] = ByteCache(16 << 20)
+_CERTIFIED: ByteCache[SpecKey, CertifiedMechanism] = ByteCache(128 << 20)
 
 
 def certify(mechanism: Mechanism) -> CertifiedMechanism:
@@ -165,12 +165,12 @@ def certify(mechanism: Mechanism) -> CertifiedMechanism:
     return _CERTIFIED.remembered(_KEYS.remembered(Same(mechanism), _key), _certified)
 
 
-def _key(same: Same) -> Key:
+def _key(same: Same) -> SpecKey:
     refuse_overrides(type(same.thing))
-    return Key(same.thing)
+    return SpecKey(same.thing)
 
 
-def _certified(key: Key) -> CertifiedMechanism:
+def _certified(key: SpecKey) -> CertifiedMechanism:
     """Ask the mechanism for each part once, and certify copies of the parts: nobody else holds a reference to them."""
     mechanism: Mechanism = key.thing
     columns = stored(mechanism).get("columns")

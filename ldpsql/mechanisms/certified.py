@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from ldpsql.channels.randomness import Words, random_words
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.strings import Strings
-from ldpsql.errors import InternalError, InvalidParameter
+from ldpsql.errors import NOT_PERTURBED, InternalError, InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.mechanisms.trees import node_reports
 from ldpsql.privacy.certificate import Certificate
@@ -98,13 +98,16 @@ class CertifiedMechanism(ABC):
     @withheld
     def draw(self, column: pa.Array | pa.ChunkedArray, words: Words = random_words) -> Drawn:
         """Draw one report for each value, in the channel's own terms: its position in the alphabet, or its words."""
-        if len(column) <= _BLOCK:
-            return self._draw(column, words)
-        return np.concatenate([self.draw(column.slice(start, _BLOCK), words) for start in range(0, len(column), _BLOCK)])
+        return _by_block(lambda block: self._draw(block, words), column)
 
     @abstractmethod
     def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
         """Draw one report for each value of a block."""
+
+    @withheld
+    def drawer(self, column: pa.Array) -> Callable[[Codes], Drawn]:
+        """Return a function that draws one report for the value at each of some places in a column."""
+        return lambda places: self.draw(column.take(pa.array(places)))
 
     @withheld
     def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -178,6 +181,14 @@ class CertifiedValues(_Responding):
         codes = self.values.codes(column, null_code=self.null_code, outside_code=self.outside_code)
         _check_codes(codes, self.channel.inputs)
         return codes
+
+    def drawer(self, column: pa.Array) -> Callable[[Codes], Drawn]:
+        """Return a function that draws one report for the value at each of some places: it looks values up only once."""
+        try:
+            codes = self.codes(column)
+        except NOT_PERTURBED:
+            return super().drawer(column)  # whose refusal counts the rows
+        return lambda places: _by_block(lambda block: self.channel.draw(codes.take(block)), places)
 
     def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
         return self.channel.draw(self.codes(column), words)
@@ -278,6 +289,13 @@ class CertifiedStrings(CertifiedMechanism):
         letters = self.values.codes(column, null=self.null_letters, outside=self.outside_letters)
         _check_codes(letters.ravel(), self.channel.letters + 1)
         return self.channel.draw(letters, words)
+
+
+def _by_block(draw: Callable[[Any], Drawn], items: pa.Array | pa.ChunkedArray | Codes) -> Drawn:
+    """Return what a function draws for each of some items, a block at a time."""
+    if len(items) <= _BLOCK:
+        return draw(items)
+    return np.concatenate([draw(items[start : start + _BLOCK]) for start in range(0, len(items), _BLOCK)])
 
 
 def _check_codes(codes: Codes | Letters, size: int) -> None:

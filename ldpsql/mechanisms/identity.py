@@ -22,7 +22,7 @@ _PLAIN = (int, str, float, bool, NoneType, Fraction, Domain)
 _FINAL = ("__eq__", "__hash__", "given", "to_json", "__str__", "parameters", "model_fields")
 
 
-class Key:
+class SpecKey:
     """An object compared by its class and parts. The key keeps the object alive, so that no other object gets its id."""
 
     __slots__ = ("_hash", "_parts", "thing")
@@ -36,7 +36,7 @@ class Key:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is Key and (self.thing is other.thing or self._parts == other._parts)
+        return type(other) is SpecKey and (self.thing is other.thing or self._parts == other._parts)
 
 
 class Same:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from ldpsql.channels.levels import MOST_LEAVES
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.moments import UNITS, Moments
+from ldpsql.domains.moments import UNITS, Moments, text_in_utc
 from ldpsql.domains.ranges import Bins, Steps, steps_to_bins
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.families import NumberMechanism
@@ -25,7 +25,7 @@ def _end(value: Any) -> float | str:
     if isinstance(value, date):  # and datetime
         value = str(value)
     if isinstance(value, str) and value[4:5] == "-" and value[:4].isdigit():
-        return value
+        return text_in_utc(value)
     try:
         return float(number(value))
     except ValueError:

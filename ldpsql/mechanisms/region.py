@@ -19,7 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from ldpsql.domains.columns import plain, shown_type
+from ldpsql.domains.columns import plain
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter, InvalidSpec, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 from ldpsql.mechanisms.families import MOST_ON_MAP

@@ -8,12 +8,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, Drawn, KeyValue, Letters, Levels, OrthogonalHash, Prefixes, Sets
+from ldpsql.channels import TOTAL, Drawn, Floats, KeyValue, Letters, Levels, OrthogonalHash, Prefixes, Sets
 
 _CELLS = 1 << 22  # pairs of sets, or symbols, that are drawn at a time
 
 Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 def plausible(counts: Counts, draws: int, expected: Floats, alarm: float) -> bool:

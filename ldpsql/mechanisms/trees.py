@@ -29,7 +29,7 @@ def hash_scatter(grown: float, symbols: int) -> float:
 
 
 def value_scatter(grown: float, count: int) -> float:
-    """Return the same by k-RR on the values."""
+    """Return the variance of a rare share, times the reports, by k-RR on so many values."""
     return (grown + count - 2) / (grown - 1) ** 2
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import Bins, Cells, Signs
+from ldpsql.channels import Bins, KeyCells, Signs
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import InternalError
 from ldpsql.estimates.diagnosis import Diagnosis
@@ -202,7 +202,7 @@ def estimate_key_value(mechanism: Mechanism, likelihood: Likelihood, estimator: 
 
 @singledispatch
 def _estimated(
-    cells: Cells,  # noqa: ARG001  # what is registered below reads the arguments
+    cells: KeyCells,  # noqa: ARG001  # what is registered below reads the arguments
     mechanism: KeyValueMechanism,  # noqa: ARG001
     likelihood: Likelihood,  # noqa: ARG001
     estimator: Estimator,  # noqa: ARG001

@@ -16,13 +16,10 @@ from fractions import Fraction
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldpsql.channels import PlanarNoise, Weights
 from ldpsql.channels.exact import exp_below
 from ldpsql.privacy.metric import root_below
-
-Floats = NDArray[np.float64]
 
 _DOUBT = 1e-12  # logarithms up to 45 and exponents as large err by less than 1e-13
 _MOST_DECIDED = 4096  # pairs that whole numbers decide about; with more, the claim counts as exceeded

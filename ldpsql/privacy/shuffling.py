@@ -18,16 +18,13 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import singledispatch
 from math import exp
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, ChannelOf, KeepOrSpread, SetChannel, TableChannel, Weights
+from ldpsql.channels import TOTAL, ChannelOf, Floats, KeepOrSpread, SetChannel, TableChannel, Weights
 from ldpsql.channels.exact import log_ratio
 from ldpsql.errors import NotPrivate
-
-Floats: TypeAlias = NDArray[np.float64]
 
 _MOST_TERMS = 1 << 31  # of weights that are subtracted to compare all values with each other
 _OUTSIDE = 1e-20  # the probability beyond each end of the numbers of special reports that are looked at

@@ -15,7 +15,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.charging import Charge, Charged, charge_of
-from ldpsql.bulk.sources import sql_of
+from ldpsql.bulk.reading.sources import sql_of
 from ldpsql.engine.interrupting import interruptible
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import DataError, DestinationExists, NoReports

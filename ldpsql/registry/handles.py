@@ -30,7 +30,7 @@ from ldpsql.inference.levels import Unperturbed
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.mechanisms.base import Mechanism, certify, certify_values
-from ldpsql.mechanisms.identity import Key
+from ldpsql.mechanisms.identity import SpecKey
 from ldpsql.mechanisms.parts import Parts, parts_of
 from ldpsql.mechanisms.region import Region
 from ldpsql.names import IBU, INV, KRR
@@ -49,12 +49,12 @@ class Handles(Generic[H]):
 
     def __init__(self) -> None:
         self._things: list[H] = []
-        self._numbers: dict[Key, int] = {}
+        self._numbers: dict[SpecKey, int] = {}
         self._lock = Lock()
 
     def number(self, thing: H) -> int:
         """Return the handle of a thing."""
-        key = Key(thing)
+        key = SpecKey(thing)
         with self._lock:
             if key not in self._numbers:
                 self._things.append(thing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from duckdb import DuckDBPyConnection
@@ -17,14 +17,14 @@ from ldpsql.registry.references import resolved
 S = TypeVar("S", bound=Spec)
 
 
-def read(spec: S | str | Mapping[str, Any], base: type[S], kinds: Mapping[str, type[S]], also: Iterable[str] = ()) -> S:
+def read(spec: S | str | Mapping[str, Any], base: type[S], kinds: Mapping[str, type[S]], named: Collection[str] = ()) -> S:
     """Return an instance of a class of this base.
 
     Args:
         spec: the instance itself, a call in text, or a mapping of parameters with the name under ``base.kind``.
         base: the base class.
         kinds: its classes, by name.
-        also: other names to suggest if the name is unknown.
+        named: names of the settings, each of an instance with its parameters.
 
     Raises:
         UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
@@ -33,14 +33,17 @@ def read(spec: S | str | Mapping[str, Any], base: type[S], kinds: Mapping[str, t
     if isinstance(spec, base):
         return spec
     if isinstance(spec, str):
-        name, arguments, named = read_call(spec, base.kind)
+        name, arguments, options = read_call(spec, base.kind)
     elif isinstance(spec, Mapping) and isinstance(spec.get(base.kind), str):
-        name, arguments, named = spec[base.kind], [], {k: v for k, v in spec.items() if k != base.kind}
+        name, arguments, options = spec[base.kind], [], {k: v for k, v in spec.items() if k != base.kind}
     else:
         raise InvalidSpec(f"this is not a {base.kind}", f"write it like a call, or name it under '{base.kind}'")
+    if name not in kinds and name in named:
+        hint = f"use {name} itself, or write out a mechanism, such as krr(1, ['a', 'b'])"
+        raise InvalidSpec(f"'{name}' is declared in the settings with all its parameters, and nothing else is made of it", hint)
     if name not in kinds:
-        raise UnknownName(base.kind, name, [*also, *kinds])
-    return bind(kinds[name], arguments, named)  # type: ignore[return-value]  # kinds holds classes of this base
+        raise UnknownName(base.kind, name, [*named, *kinds])
+    return bind(kinds[name], arguments, options)  # type: ignore[return-value]  # kinds holds classes of this base
 
 
 def with_domains(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import Drawn, Weights
+from ldpsql.channels import Drawn, Floats, Weights
 from ldpsql.errors import ImpossibleReport
 from ldpsql.names import COUNTS
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 class FormedReports(ABC):

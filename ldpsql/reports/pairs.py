@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import Drawn
+from ldpsql.channels import Drawn, Floats
 from ldpsql.domains.columns import plain
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.sql_numbers import counted
 from ldpsql.quoting import quoted
-from ldpsql.reports.base import Floats, NumberedReports, impossible
+from ldpsql.reports.base import NumberedReports, impossible
 
 _MOST = 1 << 22  # symbols; see ldpsql.mechanisms.key_value
 

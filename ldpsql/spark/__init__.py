@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ldpsql.bulk.charging import Charged
-from ldpsql.bulk.chosen import chosen_columns
-from ldpsql.bulk.columns import Columns
+from ldpsql.bulk.columns.chosen import chosen_columns
+from ldpsql.bulk.columns.mechanisms import Columns
+from ldpsql.bulk.columns.projection import Projection
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.frames import estimate as estimate_counts
-from ldpsql.bulk.orders import Order, check_order
-from ldpsql.bulk.projection import Projection
+from ldpsql.bulk.writing.orders import Order, check_order
 from ldpsql.channels.randomness import random_words
 from ldpsql.errors import InvalidParameter, SparkRefused
 from ldpsql.errors.boundary import withheld_stream
@@ -150,7 +150,7 @@ def _perturbed(
 
 
 def _random_bits(rows: int) -> pa.Array:
-    """Return 128 bits a row: of a million million rows, two are alike with a probability of 1e-15."""
+    """Return 128 bits a row: among 10^12 rows, two are alike with a probability of 1e-15."""
     return pa.Array.from_buffers(pa.binary(16), rows, [None, pa.py_buffer(random_words(2 * rows))])
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.bulk.charging import Charge
-from ldpsql.bulk.columns import check_columns
-from ldpsql.bulk.projection import Projection
+from ldpsql.bulk.columns.mechanisms import check_columns
+from ldpsql.bulk.columns.projection import Projection
 from ldpsql.errors import NotReleased
 from ldpsql.ledger.lasting import charge_columns_once
 from ldpsql.ledger.witness import others

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.bulk.cells import CELLS_AT_ONCE
 from ldpsql.bulk.fingerprints import agreed
-from ldpsql.bulk.groups import CELL, PLACE, check_names, columns_of, keys_named, numbers_of, rows_of, schema_of
-from ldpsql.bulk.learning import Learned
+from ldpsql.bulk.groups.cells import CELLS_AT_ONCE
+from ldpsql.bulk.groups.learning import Learned
+from ldpsql.bulk.groups.rows import CELL, PLACE, check_names, columns_of, keys_named, numbers_of, rows_of, schema_of
 from ldpsql.bulk.many_groups import groups_at_once
 from ldpsql.domains.columns import plain
 from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, in_order, learnt_of, learnt_of_order, refuse_pairs

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ldpsql.bulk.charging import Charge
+from ldpsql.bulk.columns.projection import Projection
 from ldpsql.bulk.permanent import Permanent, is_permanent, permanent_of
-from ldpsql.bulk.projection import Projection
 from ldpsql.bulk.reported import reported_in
 from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld_stream

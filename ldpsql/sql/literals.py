@@ -9,6 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter
 
 
@@ -48,4 +49,6 @@ def _literal_of(kind: pa.DataType) -> Any:
         return number
     if pa.types.is_date(kind):
         return lambda value: f"CAST('{value.isoformat()}' AS DATE)"
-    raise InvalidParameter(f"values of type {kind} have no SQL that all engines read", "declare text, numbers or dates")
+    raise InvalidParameter(
+        f"values of type {shown_type(kind)} have no SQL that all engines read", "declare text, numbers or dates"
+    )

@@ -11,10 +11,12 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
+from ldpsql.domains.sql_types import sql_type
 from ldpsql.engine.functions import MARK, Macros, struct_text
 from ldpsql.engine.sql_struct import as_struct, columns_of, long_domains
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, RowBudgetExceeded, SourceRefused
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.ordered import OrderedMechanism
 from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.declared import CATALOG_NUMBER, DECLARATIONS, NAME
@@ -125,8 +127,10 @@ def sql_call(mechanism: Mechanism, con: DuckDBPyConnection) -> str:
         return f"from_json({values}, {types})"
     written = mechanism.given()  # domains as plain lists, without their type
     domains = {name: domain for name in written if isinstance(domain := getattr(mechanism, name), Domain)}
-    arguments = (f"{quoted(name)} := {_literal(value, con)}" for name, value in (written | domains).items())
-    return f"ldp.{mechanism.name}({', '.join(arguments)})"
+    arguments = {name: _literal(value, con) for name, value in (written | domains).items()}
+    if isinstance(mechanism, OrderedMechanism):  # its values have the type of the lower end
+        arguments["low"] = f"CAST({arguments['low']} AS {sql_type(mechanism.values().values.type)})"
+    return f"ldp.{mechanism.name}({', '.join(f'{quoted(name)} := {value}' for name, value in arguments.items())})"
 
 
 def _literal(value: Any, con: DuckDBPyConnection) -> str:

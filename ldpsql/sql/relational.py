@@ -57,7 +57,7 @@ _FILLED = {
 
 
 @dataclass(frozen=True)
-class Source:
+class ReportTable:
     """What a query reads.
 
     Args:
@@ -83,7 +83,7 @@ class _Query:
     filled: bool = False  # whether it has the k-RR maximum
 
 
-def query(mechanism: Mechanism, source: Source, dialect: str, view: str = "") -> str:
+def query(mechanism: Mechanism, source: ReportTable, dialect: str, view: str = "") -> str:
     """Return the query that estimates the shares of a mechanism, in a dialect of SQL; or one that creates a view of it.
 
     Its columns are the keys, the value, for k-RR the maximum of the likelihood with its errors, the inversion with its errors,
@@ -109,7 +109,7 @@ def query(mechanism: Mechanism, source: Source, dialect: str, view: str = "") ->
     return f"{head}\n{_translated(f'CREATE VIEW {quoted(view)} AS {made}' if view else made, dialect)};\n"
 
 
-def _query(certified: CertifiedValues, source: Source, dialect: str) -> _Query:
+def _query(certified: CertifiedValues, source: ReportTable, dialect: str) -> _Query:
     """Return what a query is made of.
 
     Raises:
@@ -166,7 +166,7 @@ def _of_sets(channel: SetChannel, values: Domain, dialect: str) -> dict[str, str
     return {**_of_set_channel(channel, values), "supported": supported, "possible": possible}
 
 
-def _of_hashes(channel: OrthogonalHash, values: Domain, source: Source, dialect: str) -> dict[str, str]:
+def _of_hashes(channel: OrthogonalHash, values: Domain, source: ReportTable, dialect: str) -> dict[str, str]:
     """Return the parts for hashes: the fields of a struct in DuckDB, elsewhere two columns.
 
     Raises:
@@ -193,7 +193,7 @@ def _field(column: str, field: str, dialect: str) -> str:
     return f"{quoted(column)}.{field}" if dialect == "duckdb" else quoted(f"{column}_{field}")
 
 
-def _linear(channel: TableChannel, operator: Operator, source: Source) -> dict[str, str]:
+def _linear(channel: TableChannel, operator: Operator, source: ReportTable) -> dict[str, str]:
     """Return the parts for a channel with an inverse as a table.
 
     Raises:
@@ -218,7 +218,7 @@ def _linear(channel: TableChannel, operator: Operator, source: Source) -> dict[s
     }
 
 
-def _read_by(source: Source) -> dict[str, str]:
+def _read_by(source: ReportTable) -> dict[str, str]:
     """Return the parts of the text of a query that depend on what it reads."""
     keys = "".join(f"{quoted(key)}, " for key in source.keys)
     return {

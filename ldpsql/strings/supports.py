@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import Letters, Prefixes, Weights
+from ldpsql.channels import Letters, Prefixes, Words64
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators import Floats
 from ldpsql.strings.transform import Transform
@@ -22,7 +22,7 @@ _EXACT = 1 << 22  # single precision counts up to here, and does arithmetic with
 class LevelReports:
     """The distinct reports of one level, and how often each occurs."""
 
-    seeds: Weights
+    seeds: Words64
     symbols: NDArray[np.int32]
     numbers: Floats
 
@@ -38,7 +38,7 @@ class LevelReports:
             yield LevelReports(self.seeds[part], self.symbols[part], self.numbers[part])
 
 
-def by_level(words: Weights, numbers: Floats, levels: int) -> list[LevelReports]:
+def by_level(words: Words64, numbers: Floats, levels: int) -> list[LevelReports]:
     """Return reports, as words of level, seed and symbol, by their level."""
     rows = [np.flatnonzero(words[:, 0] == level) for level in range(levels)]
     return [LevelReports(words[at, 1], words[at, 2].astype(np.int32), numbers[at]) for at in rows]

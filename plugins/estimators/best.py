@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import IntEnum
 from typing import Annotated, Literal
 
 import numpy as np
@@ -38,8 +39,9 @@ LATE = "ibu(stop='paper', tolerance=0.001, max_iterations={})"
 FINER = ("ems(max_iterations={}, weight=0.0625)",), ("ems(max_iterations={}, weight=0.015625)", SMOOTHED[0], LATE)
 # With em_mr among them, of 24 cells of numbers (64 bins, 20,000 reports) none got better, and three worse by 10 to 32 %.
 ROUGH = ("pool(neighbours='ignore')", *SHRUNK, "ibu")
-# Few shares do not show how shares are distributed; if noise is below `QUIET` of the average share, shrinking may lose.
-FEW_VALUES, QUIET = 30, 0.5
+# Few shares do not show how shares are distributed: if noise is below `QUIET` of the average share, shrinking may lose. But if
+# shares are not `APART` from equal ones, in standard errors, what does not shrink only adds noise: up to twice the error.
+FEW_VALUES, QUIET, APART = 30, 0.5, 2.0
 STEPS, FEWEST_STEPS = 1000, 20
 SET_CELLS = 4 * 10**9  # of sets that are read, values x reports x steps: a quarter of a minute
 TABLES = ("independent", "table_bayes", "tree")  # the last one of three columns and more
@@ -56,7 +58,8 @@ class Best(Estimator):
     early, for cells of maps; and empirical Bayes, pooling and ibu otherwise. For tables of several columns, they are ibu
     stopped early, ``independent``, ``table_bayes`` and, from three columns on, ``tree``. If many reports name the value itself,
     as those of k-RR at large epsilons, inv_p and ibu are candidates too, and the folds differ by the noise of the mechanism
-    alone. So is ibu for at most 30 values whose noise is below half of the average share.
+    alone. So is ibu for at most 30 values whose noise is below half of the average share. If their shares differ from equal
+    ones by less than two standard errors on average, empirical Bayes is the only candidate.
 
     For numbers in order there are four kinds, from smooth to rough: smoothing; smoothing less; ibu, stopped early or late, and
     smoothing very little; and what is right for spikes: pooling, empirical Bayes, and ibu that does not stop. Reports hardly
@@ -92,18 +95,21 @@ class Best(Estimator):
         if self.criterion == "bootstrap":
             return self.each(likelihood, self._simulated)
         size = self.splits * (likelihood.operator.inputs + likelihood.operator.outputs)
-        alike = quiet(likelihood)
-        rows = [np.flatnonzero(alike == kind) for kind in np.unique(alike)]
+        noise = noise_of(likelihood)
+        rows = [np.flatnonzero(noise == kind) for kind in np.unique(noise)]
         parts = (likelihood.with_counts(likelihood.counts[some]) for some in rows)
         fits = [self.each(part, self._chosen, max(1, CELLS // size)) for part in parts]
         return Fit.joined(fits).of_groups(np.argsort(np.concatenate(rows)))
 
     def _chosen(self, part: Likelihood) -> Fit:
+        texts = candidates(part)
+        if texts == (SHRUNK,):
+            return uncompared(part, "there is no other candidate")
         parts = split(part, self.splits, certain_parts(part) if lift(part) >= NAMED[1][0] else None)
-        kinds = [[registry().estimator(text) for text in kind] for kind in candidates(part)]
+        kinds = [[registry().estimator(text) for text in kind] for kind in texts]
         outcome = compared(part, parts, kinds, self.margin)
         if not outcome.trials:
-            return uncompared(part)
+            return uncompared(part, "there was no time to compare it with others").out_of_time()
         theta, steps = outcome.fitted(part)
         status = (Status.OUT_OF_TIME if outcome.untried else Status.REGULARISED,) * len(theta)
         return Fit(theta, steps, status, outcome.names(), outcome.reasons())
@@ -125,12 +131,11 @@ class Best(Estimator):
         return replace(mean, reasons=("there was no time for simulations",))
 
 
-def uncompared(part: Likelihood) -> Fit:
-    """Return the estimates by the first candidate, if there is no time to compare any."""
+def uncompared(part: Likelihood, reason: str) -> Fit:
+    """Return the estimates by the first candidate, and why it is not compared with others."""
     text, groups = candidates(part)[0][0], len(part.counts)
-    fit = registry().estimator(text).fit(part).out_of_time()
-    names, reasons = (text,) * groups, ("there was no time to compare it with others",) * groups
-    return fit if fit.chosen else replace(fit, chosen=names, reasons=reasons)
+    fit = registry().estimator(text).fit(part)
+    return fit if fit.chosen else replace(fit, chosen=(text,) * groups, reasons=(reason,) * groups)
 
 
 def lift(part: Likelihood) -> float:
@@ -139,13 +144,23 @@ def lift(part: Likelihood) -> float:
     return votes[1] - votes[0] if votes and part.operator.exchangeable else 0.0
 
 
-def quiet(likelihood: Likelihood) -> NDArray[np.bool_]:
-    """Return in which groups values are few and the noise of an absent one is small, so that shrinking is not enough."""
-    size = likelihood.operator.inputs
+class Noise(IntEnum):
+    """What the noise of the mechanism leaves to see of a group: some shares, few shares clearly, or few that may be equal."""
+
+    SOME, CLEAR, EQUAL = range(3)
+
+
+def noise_of(likelihood: Likelihood) -> NDArray[np.int64]:
+    """Return the `Noise` of each group; it is `Noise.SOME` unless values are few, and reports are votes for them."""
+    size, groups = likelihood.operator.inputs, len(likelihood.n)
+    out = np.full(groups, Noise.SOME, dtype=np.int64)
     if size > FEW_VALUES or not likelihood.operator.votes:
-        return np.zeros(len(likelihood.n), dtype=np.bool_)
-    noise = absent_error(likelihood, np.zeros((len(likelihood.n), size)))
-    return np.asarray(size * np.median(noise, axis=1) < QUIET)
+        return out
+    error = absent_error(likelihood, np.zeros((groups, size)))
+    out[size * np.median(error, axis=1) < QUIET] = Noise.CLEAR
+    apart = np.square(likelihood.operator.invert(likelihood.shares) - 1.0 / size).sum(axis=1)
+    out[apart <= APART**2 * (1.0 - 1.0 / size) * np.square(error).sum(axis=1)] = Noise.EQUAL
+    return out
 
 
 def candidates(part: Likelihood) -> tuple[tuple[str, ...], ...]:
@@ -161,8 +176,8 @@ def of_values(part: Likelihood) -> tuple[tuple[str, ...], ...]:
     """Return the estimators of values without columns that may predict best."""
     line = len(part.layout) == 1
     if part.operator.votes:  # shrinking does what early stops do, in a hundredth of the time
-        shrunk = next(names for least, names in NAMED if lift(part) >= least)
-        first = tuple(dict.fromkeys((*shrunk, "ibu"))) if quiet(part).all() else shrunk
+        shrunk, noise = next(names for least, names in NAMED if lift(part) >= least), noise_of(part)[0]
+        first = {Noise.SOME: shrunk, Noise.CLEAR: tuple(dict.fromkeys((*shrunk, "ibu"))), Noise.EQUAL: SHRUNK}[noise]
         smooth = in_steps(part, SMOOTH if line else SMOOTHED) if part.layout and not part.operator.isotropic else ()
         return (first, smooth) if smooth else (first,)
     if not part.layout and (part.operator.isotropic or part.operator.large):  # the others take too long

@@ -90,7 +90,7 @@ class EmpiricalBayes(Estimator):
         return theta
 
     def _posterior(self, shares: Floats, v: Floats, error: Floats, times: Floats, part: Likelihood) -> Floats:
-        """Return the same for priors of these atoms."""
+        """Return posterior means or quantiles of inverted shares under priors of these atoms."""
         table = densities(v, error, part.n, part.operator.votes, shares)
         weights = table * averaged(shares, part.operator.inputs, table, times)
         weights /= weights.sum(axis=1, keepdims=True)

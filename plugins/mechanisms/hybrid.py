@@ -52,7 +52,7 @@ class Hybrid(IntervalMechanism):
         return DenseChannel(np.concatenate([roundings(epsilon, self.bins, TOTAL - share), near], axis=1))
 
     def readings(self) -> NDArray[np.float64]:
-        """Return those of stochastic rounding and of the piecewise mechanism."""
+        """Return the readings of stochastic rounding, then those of the piecewise mechanism."""
         epsilon = reduced(self.epsilon.value)
         return np.concatenate([rounding_readings(epsilon), piece_readings(epsilon, self.bins)])
 

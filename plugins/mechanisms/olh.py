@@ -48,7 +48,7 @@ class Olh(CategoricalMechanism):
     )
 
     def size(self) -> int:
-        """Return the number of symbols: if it is no parameter, near e^epsilon + 1; a power of a prime for orthogonal seeds."""
+        """Return the number of symbols, by default near e^epsilon + 1; a power of a prime for orthogonal seeds."""
         if self.symbols is not None:
             return self.symbols
         return hash_symbols(self.epsilon.exp_below(), len(self.domain), orthogonal=self.seeds == "orthogonal")

@@ -14,7 +14,7 @@ import pytest
 
 import ldpsql
 from ldpsql.registry.registry import registry
-from ldpsql.sql.relational import Source, query
+from ldpsql.sql.relational import ReportTable, query
 
 CITY = "krr(1, ['Lima', \"O'slo\", 'Rome', 'Kyiv', 'Riga'])"
 ROWS = 1_000_000
@@ -100,7 +100,7 @@ def test_postgresql_inverts_as_ldpsql_does(server: str, text: str) -> None:
     psql(server, f"DROP TABLE IF EXISTS linear CASCADE; CREATE TABLE linear (region text, {types})")
     psql(server, f"COPY linear FROM '{file}' (FORMAT csv)")
     (Path(server) / "query.sql").write_text(
-        query(registry().mechanism(text), Source("linear", "x", keys=("region",)), "postgres", "linear_shares"), "utf-8"
+        query(registry().mechanism(text), ReportTable("linear", "x", keys=("region",)), "postgres", "linear_shares"), "utf-8"
     )
     psql_file(server, Path(server) / "query.sql")
     rows = psql(server, "SELECT * FROM linear_shares")
@@ -126,7 +126,7 @@ def test_postgresql_returns_the_same_to_twelve_digits_on_a_million_reports(serve
         }
     psql(server, "CREATE TABLE reports (region text, city text)")
     psql(server, f"COPY reports FROM '{file}' (FORMAT csv)")
-    psql(server, query(registry().mechanism(CITY), Source("reports", "city", keys=("region",)), "postgres", "shares"))
+    psql(server, query(registry().mechanism(CITY), ReportTable("reports", "city", keys=("region",)), "postgres", "shares"))
     rows = psql(server, "SELECT * FROM shares")
     assert sum(float(row[10]) for row in rows) == ROWS * 5
     for (region, estimator), estimate in expected.items():

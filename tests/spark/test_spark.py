@@ -20,7 +20,7 @@ import ldpsql
 from ldpsql import Key
 from ldpsql import spark as ldp_spark
 from ldpsql.bulk.charging import Charge
-from ldpsql.bulk.groups import columns_of
+from ldpsql.bulk.groups.rows import columns_of
 from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter, SparkRefused, UnknownName
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.registry.registry import Registry, registry

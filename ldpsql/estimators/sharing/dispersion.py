@@ -7,6 +7,8 @@ as the days of a timetable, have some multiple of n. A class is one a, or one mu
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ldpsql.inference.operators import Floats
@@ -28,13 +30,22 @@ def concentrations(n: Floats) -> Floats:
 def gamma_masses(mean: Floats, concentration: Floats, edges: Floats) -> Floats:
     """Return the masses of Gamma distributions between rising edges, shape (means, concentrations, edges + 1).
 
-    A share of a Dirichlet distribution with many values is close to Gamma with the shape concentration * mean.
+    A share of a Dirichlet distribution with many values is close to Gamma with the shape concentration * mean. The masses are
+    read-only: groups that are estimated one by one, as those of OUE, need the same ones again and again.
     """
+    return _gamma_masses(mean.tobytes(), concentration.tobytes(), edges.tobytes())
+
+
+@lru_cache(maxsize=16)
+def _gamma_masses(*octets: bytes) -> Floats:
     from scipy.special import gammainc  # noqa: PLC0415  # slow to import
 
+    mean, concentration, edges = (np.frombuffer(each) for each in octets)
     shape = np.maximum(concentration[:, None] * mean[:, None, None], _TINY)
     below = gammainc(shape, np.minimum(concentration[:, None] * edges, _HUGE))
-    return np.maximum(np.diff(below, axis=-1, prepend=0.0, append=1.0), 0.0)
+    masses = np.maximum(np.diff(below, axis=-1, prepend=0.0, append=1.0), 0.0)
+    masses.flags.writeable = False
+    return masses
 
 
 def whole_masses(mean: Floats, n: int) -> Floats:

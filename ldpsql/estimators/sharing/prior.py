@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -19,6 +19,7 @@ from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 
 _STEPS, _BASE = 100, 0.05  # of EM; groups that each class has beforehand
+_CELLS = 1 << 19  # of (group, value), that are scored together
 _LEAST_SHARE = 1e-4  # of a value that has its part of all shares
 _HINT = "pass what ldp.prior(counts, m) returns"
 
@@ -60,8 +61,24 @@ class Prior:
 def learnt(mean: Floats, error: Floats, groups: Iterable[Likelihood], alone: Alone) -> Prior:
     """Return the prior with this mean whose classes explain all groups best: the maximum of its likelihood, by EM."""
     raised = floored(mean)
-    logs = np.concatenate([scores(some, raised, alone) for some in groups])
+    logs = np.concatenate(list(_scored(groups, raised, alone)))
     return Prior(*(tuple(part.tolist()) for part in (raised, error, class_weights(logs))))
+
+
+def _scored(groups: Iterable[Likelihood], mean: Floats, alone: Alone) -> Iterator[Floats]:
+    """Yield the `scores` of groups; those that come one by one, as those of OUE do, are scored together if they have votes."""
+    waiting, cells = list[Votes](), 0
+    for some in groups:
+        if some.operator.votes is None:
+            yield scores(some, mean, alone)
+            continue
+        waiting.append(Votes.of(some))
+        cells += waiting[-1].numbers.size
+        if cells >= _CELLS:
+            yield evidence(Votes.joined(waiting), mean)
+            waiting, cells = [], 0
+    if waiting:
+        yield evidence(Votes.joined(waiting), mean)
 
 
 def floored(mean: Floats) -> Floats:

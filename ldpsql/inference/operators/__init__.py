@@ -1,6 +1,7 @@
 """Channels as linear maps, for estimation: one file for each structure, as for the samplers in `ldpsql.channels`."""
 
-from ldpsql.inference.operators.base import Floats, Operator, operator
+from ldpsql.channels import Floats
+from ldpsql.inference.operators.base import Operator, operator
 from ldpsql.inference.operators.bin_bits import BinOperator
 from ldpsql.inference.operators.blocks import BlocksOperator
 from ldpsql.inference.operators.dense import DenseOperator

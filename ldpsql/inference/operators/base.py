@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import Channel
+from ldpsql.channels import Channel, Floats
 from ldpsql.errors import IllConditioned, InternalError
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.ranges import Ranges
@@ -24,7 +24,6 @@ from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
 from ldpsql.inference.operators.weights import Bounding
 from ldpsql.inference.score_intervals import of_votes, score_ends, vote_scatter
 
-Floats: TypeAlias = NDArray[np.float64]
 Ends: TypeAlias = tuple[Floats, Floats, Floats]  # standard errors, low and high
 
 MAX_CONDITION = 1e8
@@ -186,7 +185,7 @@ class Operator(ABC):
 
     @property
     def excess(self) -> Floats:
-        """What the rows of the inverse sum to beyond one; 0 if `invert` does not scale."""
+        """By how much the rows of the inverse sum to more than one; 0 if `invert` does not scale."""
         if self.inverse is None:
             raise InternalError("this operator inverts in its own way", "it overrides scatter and inverted_interval")
         return (self.inverse.sum(axis=1) - 1.0) * self.scaled

@@ -7,8 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, BinBits, IndependentBits
-from ldpsql.inference.operators.base import Floats
+from ldpsql.channels import TOTAL, BinBits, Floats, IndependentBits
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.octets import Octets, collapsed
 from ldpsql.inference.operators.pairs import PairOperator

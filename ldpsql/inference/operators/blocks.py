@@ -10,8 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ldpsql.channels import TOTAL, BlockSigns, DenseChannel, signs_of
-from ldpsql.inference.operators.base import Floats, Operator, operator
+from ldpsql.channels import TOTAL, BlockSigns, DenseChannel, Floats, signs_of
+from ldpsql.inference.operators.base import Operator, operator
 from ldpsql.inference.operators.dense import DenseOperator
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.channels import Floats
 from ldpsql.channels.galois import Elements, Field, coordinatewise
-from ldpsql.inference.operators.base import Floats
 
 Places = NDArray[np.int64]
 Sums = NDArray[np.float64] | NDArray[np.complex128]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ldpsql.channels import TableChannel
-from ldpsql.inference.operators.base import Floats, Operator, operator
+from ldpsql.channels import Floats, TableChannel
+from ldpsql.inference.operators.base import Operator, operator
 from ldpsql.inference.operators.weights import Bounding, hazy_weights
 
 

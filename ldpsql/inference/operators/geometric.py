@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, Convolution
+from ldpsql.channels import TOTAL, Convolution, Floats
 from ldpsql.errors import InternalError
-from ldpsql.inference.operators.base import Ends, Floats, Operator, operator
+from ldpsql.inference.operators.base import Ends, Operator, operator
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.tridiagonal import tridiagonal_maximum
 from ldpsql.inference.operators.weights import Bounding, hazy_weights
@@ -72,7 +72,7 @@ class GeometricOperator(Operator):
 
 
 class SquareGeometricOperator(GeometricOperator):
-    """The same if values and reports are one range: the channel has a tridiagonal inverse, and all methods take linear time.
+    """A geometric channel from a range to itself: it has a tridiagonal inverse, and all methods take linear time.
 
     The maximum is unique. A value between two observed reports that nobody reported has a row that is a mixture of theirs with
     weights below one in sum, so its g is below 1; and the rows of the others are independent.
@@ -141,7 +141,7 @@ class SquareGeometricOperator(GeometricOperator):
         return out
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return the same as `interval`: the debiased estimate is the inversion."""
+        """Return the ends of `interval`: the debiased estimate is the inversion."""
         return self.interval(shares, n, theta, z)
 
     @cached_property

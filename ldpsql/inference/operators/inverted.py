@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from ldpsql.inference.operators.base import Ends, Floats, Operator
+from ldpsql.channels import Floats
+from ldpsql.inference.operators.base import Ends, Operator
 
 
 class InvertedOperator(Operator):
@@ -15,11 +16,11 @@ class InvertedOperator(Operator):
         """Return c'v for the inversion v, and its variance; for shapes see `Operator.functionals`."""
 
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return those around the debiased estimate; without a curvature, those of the inversion."""
+        """Return the intervals around the debiased estimate; without a curvature, those of the inversion."""
         within = self.inverted_interval if self.isotropic else super().interval
         return within(shares, n, theta, z)
 
     def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Return those of the debiased estimate; without a curvature, those of the inversion."""
+        """Return functionals of the debiased estimate; without a curvature, those of the inversion."""
         of = self.inverted_functionals if self.isotropic else super().functionals
         return of(shares, n, theta, c)

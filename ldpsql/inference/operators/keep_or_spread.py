@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, KeepOrSpread
-from ldpsql.inference.operators.base import Ends, Floats, Operator, operator
+from ldpsql.channels import TOTAL, Floats, KeepOrSpread
+from ldpsql.inference.operators.base import Ends, Operator, operator
 from ldpsql.inference.operators.pairs import NamedOperator
 
 
@@ -87,7 +87,7 @@ class KeepOrSpreadOperator(NamedOperator):
         return theta / theta.sum(axis=-1, keepdims=True)
 
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return those of the inversion: no estimate is more precise, and one step from any theta leads there."""
+        """Return the intervals of the inversion: no estimate is more precise, and one step from any theta leads there."""
         return self.inverted_interval(shares, n, theta, z)
 
     def covariance(self, shares: Floats, theta: Floats) -> Floats:  # noqa: ARG002  # not needed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ldpsql.channels import TOTAL, KeepOrWindow
-from ldpsql.inference.operators.base import Floats, Operator, operator
+from ldpsql.channels import TOTAL, Floats, KeepOrWindow
+from ldpsql.inference.operators.base import Operator, operator
 from ldpsql.inference.operators.pairs import NamedOperator
 
 

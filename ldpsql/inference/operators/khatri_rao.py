@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.channels import Floats
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
-from ldpsql.inference.operators.base import MAX_CONDITION, Ends, Floats, digest
+from ldpsql.inference.operators.base import MAX_CONDITION, Ends, digest
 from ldpsql.inference.operators.inverted import InvertedOperator
 from ldpsql.inference.operators.kronecker import MOST_PAIRS, extremes
 

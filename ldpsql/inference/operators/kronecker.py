@@ -13,10 +13,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import Rows
+from ldpsql.channels import Floats, Rows
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
-from ldpsql.inference.operators.base import MAX_CONDITION, Ends, Floats, Operator, digest, operator
+from ldpsql.inference.operators.base import MAX_CONDITION, Ends, Operator, digest, operator
 from ldpsql.inference.operators.inverted import InvertedOperator
 
 MOST_PAIRS = 1500  # cells up to which something may be computed for all pairs of them

@@ -9,10 +9,10 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import Codes, KeepOrSpread, Levels
+from ldpsql.channels import Codes, Floats, KeepOrSpread, Levels
 from ldpsql.channels.level_hashes import Response
 from ldpsql.inference.deadline import check
-from ldpsql.inference.operators.base import Ends, Floats, Operator, digest, operator
+from ldpsql.inference.operators.base import Ends, Operator, digest, operator
 from ldpsql.inference.operators.extended import ExtendedOperator
 from ldpsql.inference.operators.ranges import Ranges, range_variances
 from ldpsql.inference.operators.stack import StackOperator

@@ -7,7 +7,8 @@ from functools import cached_property, singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.inference.operators.base import Floats, Operator, digest
+from ldpsql.channels import Floats
+from ldpsql.inference.operators.base import Operator, digest
 from ldpsql.inference.operators.dense import DenseOperator
 
 

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.channels import Floats
 from ldpsql.inference.deadline import check
-from ldpsql.inference.operators.base import Floats
 from ldpsql.inference.operators.merged import MergedOperator, merged
 from ldpsql.inference.operators.supports import SetOperator
 

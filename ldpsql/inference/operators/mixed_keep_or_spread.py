@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ldpsql.inference.operators.base import Ends, Floats, Operator
+from ldpsql.channels import Floats
+from ldpsql.inference.operators.base import Ends, Operator
 from ldpsql.inference.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.inference.operators.stack import StackOperator
 

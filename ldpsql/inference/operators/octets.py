@@ -7,10 +7,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import Drawn, SetChannel
+from ldpsql.channels import Drawn, Floats, SetChannel
 from ldpsql.errors import InvalidParameter
 from ldpsql.inference.deadline import check
-from ldpsql.inference.operators.base import Floats
 
 Octets: TypeAlias = NDArray[np.uint8]
 

@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, OrthogonalHash
+from ldpsql.channels import TOTAL, Floats, OrthogonalHash
 from ldpsql.channels.galois import Elements, Field
 from ldpsql.channels.splitmix import splitmix
-from ldpsql.inference.operators.base import Floats, Operator, operator
+from ldpsql.inference.operators.base import Operator, operator
 from ldpsql.inference.operators.characters import Spectrum, Sums
 from ldpsql.inference.operators.octets import Octets, packed
 from ldpsql.inference.operators.supports import CELLS, SetOperator
@@ -35,7 +35,7 @@ class ListedOperator(SetOperator):
 
 
 class CharacterOperator(ListedOperator):
-    """The same, with sums over many sets computed by characters; groups of counts are transformed together.
+    """All reports of an orthogonal array, with sums over many sets computed by characters, for all groups at once.
 
     With more than `MOST_PAIRS` values, nothing is computed for each pair of them, nor for each value and report. Errors are
     then those of the inversion; as all pairs of values are alike under the array, others would hardly differ.

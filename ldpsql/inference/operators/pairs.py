@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from ldpsql.inference.operators.base import Floats, Operator
+from ldpsql.channels import Floats
+from ldpsql.inference.operators.base import Operator
 
 
 class PairOperator(Operator):

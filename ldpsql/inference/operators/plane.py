@@ -13,10 +13,10 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import TOTAL, PlanarNoise
+from ldpsql.channels import TOTAL, Floats, PlanarNoise
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
-from ldpsql.inference.operators.base import Floats, Operator, operator
+from ldpsql.inference.operators.base import Operator, operator
 from ldpsql.inference.operators.dense import DenseOperator
 
 Complex = NDArray[np.complex128]

@@ -9,14 +9,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.channels import Floats
 from ldpsql.errors import IllConditioned, NotApplicable
 from ldpsql.inference.deadline import check
-from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
+from ldpsql.inference.operators.base import Ends, Operator, digest
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.inverted import InvertedOperator
 from ldpsql.inference.operators.stack import StackOperator
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
-from ldpsql.inference.operators.weights import Bounding, Majorants, Weights, weighable
+from ldpsql.inference.operators.weights import Bounding, Majorants, ReportWeights, weighable
 
 _BLOCK = 1 << 22  # cells of logarithms at a time
 MOST_CELLS = 1 << 28  # lists times values: 2 GiB
@@ -75,7 +76,7 @@ class ProductOperator(InvertedOperator, DenseOperator):
         parts = [part for part, _ in self._parts]
         if not (self._differ or any(part.bounding_weights for part in parts)) or not all(map(weighable, parts)):
             return None
-        return _ListWeights([part.bounding_weights or Weights(part) for part in parts], self._positions, self._lengths)
+        return _ListWeights([part.bounding_weights or ReportWeights(part) for part in parts], self._positions, self._lengths)
 
     @cached_property
     def condition(self) -> float:
@@ -212,7 +213,7 @@ class _ListWeights:
         self._parts, self._positions, self._lengths = parts, positions, lengths
 
     def majorants(self, c: Floats, n: float, z: float, *, sets: bool) -> Majorants:
-        """Return the majorants of functionals; see `Weights.majorants`."""
+        """Return the majorants of functionals; see `ReportWeights.majorants`."""
         parts = [part.majorants(c, n, z, sets=sets) for part in self._parts]
         of_reports, starts = np.concatenate([part.weights for part in parts], axis=1), np.cumsum(self._lengths) - self._lengths
         lists = [np.add.reduceat(row[self._positions], starts) / self._lengths for row in of_reports]

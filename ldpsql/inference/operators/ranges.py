@@ -14,7 +14,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.inference.operators.tree import Floats, Tree
+from ldpsql.channels import Floats
+from ldpsql.inference.operators.tree import Tree
 
 Ints: TypeAlias = NDArray[np.int64]
 

@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
+from ldpsql.channels import Floats
+from ldpsql.inference.operators.base import Ends, Operator, digest
 from ldpsql.inference.operators.weights import Bounding, hazy_weights
 
 
@@ -117,9 +118,9 @@ class StackOperator(Operator):
     inverse = None
 
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return those around the debiased estimate; of more values than have a curvature, around the best mean of inverses.
+        """Return intervals around the debiased estimate; with too many values for a curvature, around the mean of inverses.
 
-        It weights the inverse of each part by how exact it is, as the maximum of the likelihood does.
+        That mean weights the inverse of each part by how exact it is, as the maximum of the likelihood does.
         """
         if self.large or not self.isotropic:
             return super().interval(shares, n, theta, z)

@@ -12,12 +12,12 @@ from functools import cached_property, singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import SetChannel
+from ldpsql.channels import Floats, SetChannel
 from ldpsql.channels.splitmix import splitmix
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
 from ldpsql.inference.goodness import known_law, within
-from ldpsql.inference.operators.base import Ends, Floats, Operator, digest
+from ldpsql.inference.operators.base import Ends, Operator, digest
 from ldpsql.inference.operators.octets import Octets, unpacked
 
 _BLOCK = 1 << 16  # reports at a time, so that the sums stay in the cache
@@ -240,7 +240,7 @@ class SetOperator(Operator):
         return (self.supported(shares) - self._miss) / (self._hit - self._miss)
 
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return those around the debiased estimate; if there are only few reports, those of the inversion.
+        """Return the intervals around the debiased estimate; if there are only few reports, those of the inversion.
 
         The shares of observed reports stand for their probabilities only if there are many: with 20 reports per value at
         epsilon 4 the intervals held the truth 7 times in 10, with 200 as often as their confidence.
@@ -253,7 +253,7 @@ class SetOperator(Operator):
         return self.isotropic or (not self.complete and bool((n < FEW_REPORTS * self.inputs).any()))
 
     def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Return those of the debiased estimate; if there are only few reports, c'v of the inversion and its variance.
+        """Return functionals of the debiased estimate; if there are only few reports, c'v of the inversion and its variance.
 
         The variance is the empirical one, infinite for one or two reports. The inverted shares sum to one only in expectation:
         their sum is a control variate, subtracted with the factor that makes the variance least.

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.channels import Floats
 from ldpsql.inference.operators import positive
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 def tangent_inverse(information: Floats) -> tuple[Floats, NDArray[np.bool_]]:

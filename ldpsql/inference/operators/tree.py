@@ -15,7 +15,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from ldpsql.channels import Floats
+
 Ints: TypeAlias = NDArray[np.int64]
 
 

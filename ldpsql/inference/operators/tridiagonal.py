@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ldpsql.inference.operators.base import Floats
+from ldpsql.channels import Floats
 
 MAX_STEPS = 60
 TARGET = 1e-10  # of the gap

@@ -14,15 +14,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldpsql.caches import ByteCache
+from ldpsql.channels import Floats
 from ldpsql.inference.deadline import check
 
 if TYPE_CHECKING:
     from ldpsql.inference.operators.base import Operator
 
-Floats = NDArray[np.float64]
 
 _RIDGES = 10.0 ** np.arange(-13, 0.0, 2)  # as parts of the largest eigenvalue
 _RAMPS = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # as parts of the range
@@ -47,10 +46,10 @@ class Bounding(Protocol):
     """What bounds functionals under a channel that hardly distinguishes neighbouring values."""
 
     def majorants(self, c: Floats, n: float, z: float, *, sets: bool) -> Majorants:
-        """Return the majorants of functionals; see `Weights.majorants`."""
+        """Return the majorants of functionals; see `ReportWeights.majorants`."""
 
 
-class Weights:
+class ReportWeights:
     """The weights of one channel, near those of least variance for equally common values.
 
     With P = P(report) of equally common values and B the rows of the channel, added up in blocks of neighbouring values, the
@@ -128,11 +127,11 @@ def weighable(operator: Operator) -> bool:
     return operator.complete and operator.inputs <= _MOST_VALUES and operator.inputs * operator.outputs <= _MOST_CELLS
 
 
-def hazy_weights(operator: Operator) -> Weights | None:
+def hazy_weights(operator: Operator) -> ReportWeights | None:
     """Return the weights of a channel that hardly distinguishes neighbours; None for others and for very many values."""
     if operator.inputs > _MOST_VALUES:
         return None
-    weights = Weights(operator)
+    weights = ReportWeights(operator)
     return None if weights.sharp else weights
 
 

@@ -102,7 +102,7 @@ def _closed(likelihood: Likelihood, tolerance: float) -> Fit | None:
 def solve(
     likelihood: Likelihood, tolerance: float = TOLERANCE, limits: Limits | None = None, start: Floats | None = None
 ) -> Fit:
-    """Return the same as `maximum_likelihood`, solved from scratch.
+    """Return the maximum of the likelihood of every group as `maximum_likelihood` does, solved from scratch.
 
     Groups of up to 32 values are solved together. Neither these nor closed forms count steps.
     """

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ldpsql.bulk.disk import delete, disk_refusals, foreign_files, locked_folder
+from ldpsql.bulk.writing.disk import delete, disk_refusals, foreign_files, locked_folder
 from ldpsql.errors import DestinationExists, DestinationRefused, UnfinishedRun
 from ldpsql.system import synced
 

@@ -17,14 +17,14 @@ from typing import IO, Literal, TypeAlias, get_args
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.compact import CompactProjection
-from ldpsql.bulk.forms import Form, file_name, write_table
+from ldpsql.bulk.columns.compact import CompactProjection
+from ldpsql.bulk.columns.projection import Projection
 from ldpsql.bulk.meter import Meter
-from ldpsql.bulk.parts import Part, Source
-from ldpsql.bulk.projection import Projection
-from ldpsql.bulk.shuffling import Scattered, buckets_for, scatter, schema_of
-from ldpsql.bulk.staging import Staging
-from ldpsql.bulk.tables import scratch_folder
+from ldpsql.bulk.reading.parts import Part, Source
+from ldpsql.bulk.writing.forms import Form, file_name, write_table
+from ldpsql.bulk.writing.shuffling import Scattered, buckets_for, scatter, schema_of
+from ldpsql.bulk.writing.staging import Staging
+from ldpsql.bulk.writing.tables import scratch_folder
 from ldpsql.engine.interrupting import until_stopped
 from ldpsql.errors import InvalidParameter, SourceRefused
 

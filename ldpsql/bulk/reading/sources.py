@@ -12,10 +12,10 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.batches import stream
-from ldpsql.bulk.files import EXPECTED, format_of, stored
-from ldpsql.bulk.parts import Part, Source
-from ldpsql.bulk.relations import selected, snapshot_of
+from ldpsql.bulk.reading.files import EXPECTED, format_of, stored
+from ldpsql.bulk.reading.parts import Part, Source
+from ldpsql.bulk.reading.relations import selected, snapshot_of
+from ldpsql.bulk.reading.streams import stream
 from ldpsql.domains.arrays import is_pandas_frame, pandas_names
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import LdpError, SourceRefused

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from ldpsql.bulk.columns import check_columns
+from ldpsql.bulk.columns.mechanisms import check_columns
 from ldpsql.errors import SourceRefused
 
 FileFormat: TypeAlias = Literal["parquet", "csv", "json", "arrow"]
@@ -45,6 +45,8 @@ class Part:
 class Source:
     """The names of the columns, the parts, the files and their format; a stream can be read only ``once``.
 
+    ``header`` is False if the names may be values: the keys of JSON, and the first line of a CSV file of text alone. Above
+    numbers or dates, a line of text is a header.
     ``users`` holds the user ids that were read from the source, until they are charged.
     """
 
@@ -53,6 +55,7 @@ class Source:
     once: bool = False
     files: tuple[str, ...] = ()
     kind: Kind | None = None
+    header: bool = True
     users: list[Any] = field(default_factory=list)
 
     @property
@@ -75,7 +78,7 @@ class Source:
                 "every line must have as many fields as the first one; quote a field that contains the delimiter",
             )
         hint = {"hint": _LINES} if self.kind == "csv" else {}
-        check_columns(columns, self.names, hint_names=self.kind not in ("csv", "json"), **hint)
+        check_columns(columns, self.names, hint_names=self.header, **hint)
 
     def check_folders(self, columns: Iterable[str]) -> None:
         """Check that no column is the name of folders ``column=value/``, since all files of one value are read in a row.

@@ -20,9 +20,9 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.cells import Cells, digest, reading
-from ldpsql.bulk.staging import already_exists
-from ldpsql.bulk.tables import is_there, table_name
+from ldpsql.bulk.groups.cells import Cells, digest, reading
+from ldpsql.bulk.writing.staging import already_exists
+from ldpsql.bulk.writing.tables import is_there, table_name
 from ldpsql.errors import Interrupted, LdpError, UnfinishedRun
 from ldpsql.quoting import quoted, text_literal
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.parquet import BATCH_ROWS
+from ldpsql.bulk.reading.parquet import BATCH_ROWS
 from ldpsql.domains.columns import plain
 from ldpsql.engine.interrupting import cursor_like, stopped_with
 from ldpsql.quoting import quoted

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from ldpsql.bulk.parts import Part, Source
+from ldpsql.bulk.reading.parts import Part, Source
 from ldpsql.errors import SourceRefused
 from ldpsql.ledger.witness import Digest, digest, together
 

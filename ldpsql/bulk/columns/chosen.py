@@ -10,9 +10,9 @@ from typing import NamedTuple
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.charging import Charge, Charged, charge_of
-from ldpsql.bulk.columns import Columns, by_column
+from ldpsql.bulk.columns.mechanisms import Columns, by_column
+from ldpsql.bulk.columns.projection import Projection
 from ldpsql.bulk.permanent import is_permanent, permanent_of
-from ldpsql.bulk.projection import Projection
 from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.ledger.permanent import Key
 from ldpsql.registry.tables import TablePolicy, check_new_reports, table_policy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.bulk.projection import Projection
+from ldpsql.bulk.columns.projection import Projection
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.parquet import plain_batches, rows_of
-from ldpsql.bulk.parts import FileFormat, Part, Source
-from ldpsql.bulk.relations import selected
-from ldpsql.bulk.unchanged import unchanged
+from ldpsql.bulk.reading.parquet import plain_batches, rows_of
+from ldpsql.bulk.reading.parts import FileFormat, Part, Source
+from ldpsql.bulk.reading.relations import selected
+from ldpsql.bulk.reading.unchanged import unchanged
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import SourceRefused
 
@@ -39,7 +39,7 @@ def stored(con: DuckDBPyConnection, path: Path, *, split: bool) -> Source:
     if not split:
         return replace(_joined(con, kind, files), files=tuple(files), kind=kind)
     parts = [part for file in files for part in _parts_of(con, kind, file)]
-    return Source(_joined(con, kind, files[:1]).names, parts, files=tuple(files), kind=kind)
+    return replace(_joined(con, kind, files[:1]), parts=parts, files=tuple(files), kind=kind)
 
 
 def files_of(path: Path) -> tuple[FileFormat, list[str]]:
@@ -72,14 +72,16 @@ def _joined(con: DuckDBPyConnection, kind: FileFormat, files: list[str]) -> Sour
     if kind == "arrow":
         return _arrow(files)
     with cursor_of(con) as cursor:
-        names = cursor.sql(_READERS[kind], params=[files]).columns
+        opened = cursor.sql(_READERS[kind], params=[files])
+        names, types = opened.columns, {str(column) for column in opened.types}
 
     def read(wanted: list[str], encoded: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
         direct = plain_batches(files, wanted, encoded) if kind == "parquet" else None
         return direct or selected(con, wanted, kept, lambda at: at.sql(_READERS[kind], params=[files]))
 
     rows = sum(sum(rows_of(file)) for file in files) if kind == "parquet" else None
-    return Source(names, [Part(("files", *map(_stamp, files)), rows, unchanged(files, read), files=tuple(files))])
+    part = Part(("files", *map(_stamp, files)), rows, unchanged(files, read), files=tuple(files))
+    return Source(names, [part], header=kind == "parquet" or (kind == "csv" and types != {"VARCHAR"}))
 
 
 def _parts_of(con: DuckDBPyConnection, kind: FileFormat, file: str) -> list[Part]:

@@ -1,10 +1,17 @@
-"""The mechanism of a column that SQL names, read from the comments and files that the statement's connection sees."""
+"""What SQL names while a statement is bound: the mechanism of a column, and the columns of a table or of files."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import duckdb
+from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.fingerprints import of_source
 from ldpsql.engine.connections import CONNECTIONS
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.quoting import text_literal
 from ldpsql.registry.recorded import recorded
 
 
@@ -25,7 +32,25 @@ def mechanism_at(catalog: int, search_path: str, reports: str, column: str) -> M
         OtherMechanism: if several mechanisms drew the reports.
 
     """
+    with _cursor(catalog, search_path) as cursor:
+        return recorded(of_source(cursor, reports, column))
+
+
+def columns_at(catalog: int, search_path: str, reports: str) -> frozenset[str]:
+    """Return the names of the columns of a table, a view or files, in lowercase, as `mechanism_at` sees them.
+
+    The set is empty if it does not see the table.
+    """
+    with _cursor(catalog, search_path) as cursor, suppress(duckdb.Error):
+        described = cursor.execute(f"FROM query_table({text_literal(reports)}) LIMIT 0").description or []
+        return frozenset(name.lower() for name, *_ in described)
+    return frozenset()
+
+
+@contextmanager
+def _cursor(catalog: int, search_path: str) -> Iterator[DuckDBPyConnection]:
+    """Open a cursor of the database of a catalog, with the search path of a statement."""
     with CONNECTIONS.cursor(catalog) as cursor:
         if search_path:
             cursor.execute("SET search_path = ?", [search_path])
-        return recorded(of_source(cursor, reports, column))
+        yield cursor

@@ -28,6 +28,7 @@ BUCKET_ROWS = 1 << 17  # rows that are shuffled at a time stay in the processor'
 BUCKET_BYTES = 1 << 28  # a larger bucket is scattered again
 BLOCK_ROWS = 1 << 20  # rows that are scattered at a time
 BLOCK_BYTES = 1 << 26
+_ROOM = 5  # standard deviations: a number seldom comes up more often than its count
 _OUT_ROWS = 122_880  # a row group of DuckDB
 _ENDS = "ends of buckets"
 _DIGIT = 12  # bits: Arrow sorts by counting, not by comparing, if at most 4,096 values occur
@@ -71,6 +72,37 @@ def random_order(count: int, words: Words = random_words) -> NDArray[np.int32]:
         order[starts[bucket] : starts[bucket + 1]] = _take(pa.array(members), permutation(len(members), words))
 
     at_once(shuffle, range(buckets))
+    return order
+
+
+def random_arrangement(counts: NDArray[np.int64], words: Words = random_words) -> NDArray[np.int32]:
+    """Return the numbers 0 .. len(counts) - 1, each as often as its count, in a uniformly random order.
+
+    16 random bits draw the number of each position from a table in which each number has a little less than its share, and the
+    rest is blank. What the numbers then lack fills the blank positions, in a random order. If a number comes up more often than
+    its count, all are drawn again. All positions are treated alike, so every order of the numbers has the same probability,
+    whatever the shares in the table.
+    """
+    count, blank = int(counts.sum()), len(counts)
+    if blank > 1 << 16:
+        return np.repeat(np.arange(blank, dtype=np.int32), counts)[random_order(count, words)]
+    shares = np.maximum(counts - _ROOM * np.sqrt(counts), 0) * ((1 << 16) / max(count, 1))
+    table = np.full(1 << 16, blank, dtype=np.int32)
+    filled = np.repeat(np.arange(blank, dtype=np.int32), shares.astype(np.int64))
+    table[: len(filled)] = filled
+    order = np.empty(count, dtype=np.int32)
+    blocks = [order[start : start + BUCKET_ROWS] for start in range(0, max(count, 1), BUCKET_ROWS)]
+
+    def draw(block: NDArray[np.int32]) -> NDArray[np.int64]:
+        table.take(words(-(-len(block) // 4)).view(np.uint16)[: len(block)], out=block, mode="clip")
+        return np.bincount(block, minlength=blank + 1)
+
+    lacking = np.array([-1])
+    while (lacking < 0).any():
+        seen = at_once(draw, blocks)
+        lacking = counts - np.sum(seen, axis=0)[:blank]
+    rest = np.repeat(np.arange(blank, dtype=np.int32), lacking)[random_order(int(lacking.sum()), words)]
+    order[order == blank] = rest
     return order
 
 

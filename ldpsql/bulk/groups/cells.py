@@ -14,8 +14,8 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
-from ldpsql.bulk.columns import check_columns
-from ldpsql.bulk.groups import CELL
+from ldpsql.bulk.columns.mechanisms import check_columns
+from ldpsql.bulk.groups.rows import CELL
 from ldpsql.domains.columns import plain
 from ldpsql.inference.counts import GroupedCounts, whole_numbers
 from ldpsql.quoting import quoted, text_literal

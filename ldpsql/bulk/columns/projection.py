@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from ldpsql.bulk.columns import Columns, by_column, check_columns
-from ldpsql.bulk.kept import kept, kept_field
+from ldpsql.bulk.columns.kept import kept, kept_field
+from ldpsql.bulk.columns.mechanisms import Columns, by_column, check_columns
 from ldpsql.bulk.permanent import Permanent
 from ldpsql.channels import Drawn
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter

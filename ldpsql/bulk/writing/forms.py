@@ -11,9 +11,9 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.files import format_of
 from ldpsql.bulk.fingerprints import copy_options
-from ldpsql.bulk.parts import FileFormat
+from ldpsql.bulk.reading.files import format_of
+from ldpsql.bulk.reading.parts import FileFormat
 from ldpsql.engine.interrupting import cursor_of, stopped_with, until_stopped
 from ldpsql.errors import DestinationRefused
 from ldpsql.quoting import quoted, text_literal

@@ -1,0 +1,1 @@
+"""Which columns of a source are perturbed, by which mechanism, and which are kept."""
