@@ -12,8 +12,8 @@ from benchmarks.figures import Figure, at_most
 from ldpsql.estimates.estimate import Estimates, estimate_counts
 from ldpsql.estimates.functionals import Quantile, Quantiles, RangeShare
 from ldpsql.inference.counting import operator_of
+from ldpsql.inference.operators import Floats
 from ldpsql.registry.registry import registry
-from ldpsql.reports.base import Floats
 
 N, GROUPS = 100_000, 100
 LEVELS = (0.5, 0.9)
