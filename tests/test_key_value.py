@@ -394,12 +394,12 @@ def test_a_mean_that_the_reports_show_clearly_is_the_same_from_all_estimators() 
     assert unbiased == pytest.approx(means, abs=0.05)
 
 
-def test_a_key_that_nobody_seems_to_have_has_a_mean_near_the_middle() -> None:
+def test_keys_that_nobody_has_have_means_near_the_middle() -> None:
     mechanism = made("pckv_grr", 1, list(range(50)))
     one = counted(mechanism, np.zeros(50), np.zeros(50), 2000)
     means = estimate_key_value(mechanism, one, registry().estimator("ibu")).means[0]
     assert np.isfinite(means).all()
-    assert np.abs(means).max() < 0.95
+    assert np.abs(means).mean() < 0.25  # it is .126, with a standard deviation of .018 (2,700 draws)
     assert (estimate_key_value(mechanism, one, registry().estimator("inv")).means[0] == 0).any()
 
 

@@ -556,7 +556,8 @@ def test_numbers_are_estimated_from_reports_of_several_levels(ages: duckdb.DuckD
     assert abs(mean["estimate"] - 39.5) < 5.5 * mean["std_error"]
     assert one(ages, "SELECT ldp.variance_mixed(age, level, levels()) FROM chosen")["std_error"] > 0
     ranges = one(ages, "SELECT ldp.range_shares_mixed(age, level, levels(), [0, 20], [19, 59], estimator := 'inv') FROM chosen")
-    assert all(abs(r["estimate"] - share) < 5.5 * r["std_error"] for r, share in zip(ranges, [0, 1], strict=True))
+    for part, share in zip(ranges, [0, 1], strict=True):  # `inv` is less exact than the interval, whose error is shown
+        assert part["low"] - 4 * part["std_error"] < share < part["high"] + 4 * part["std_error"]
     (quartile,) = one(ages, "SELECT ldp.quantiles_mixed(age, level, levels(), [0.25]) FROM chosen")
     assert abs(quartile["estimate"] - 29) < 5.5 * quartile["std_error"] + 1
     for name, more in (("mean", ""), ("variance", ""), ("quantiles", ", [0.5]"), ("range_shares", ", [0], [9]")):
