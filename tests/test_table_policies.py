@@ -18,6 +18,7 @@ from ldpsql import Key
 from ldpsql.cli.app import app
 from ldpsql.cli.export_client import export_client
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, NotReleased, RowBudgetExceeded, UnknownName
+from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms.base import certify
 from ldpsql.privacy.claims import MetricLdp
 from ldpsql.registry.registry import Registry, registry
@@ -126,6 +127,15 @@ both = "row(city := people_city, other := krr(1, [1, 2]))"
         assert con.sql("FROM first").fetchall() == con.sql("FROM second").fetchall()
         assert con.sql("SELECT city FROM first").fetchall() == once.fetchall()
         assert con.sql("SELECT ldp.ibu(city, ldp.m.people_city()) FROM first").fetchall() == counted
+    with ldpsql.connect(ledger=Ledger.open(folder / "ledger", Policy(epsilon_budget=1)).path) as con:
+        con.register("people", frame.to_arrow())
+        for call in ("ldp.m.people_city()", "'people_city'", "ldp.m.both()"):
+            with (
+                pytest.raises(duckdb.Error, match=r"LDP103.*declares permanent reports"),
+                ldpsql.release(con, "people", {"city": call}, "reports"),
+            ):
+                pytest.fail("charged")
+        assert Ledger.open(folder / "ledger").history() == []
     with pytest.raises(BadSettings, match=r"permanent in the section \[tables.people\] of .* must be true or false"):
         settled(folder, monkeypatch, policy.replace("true", "'perhaps'"))
 

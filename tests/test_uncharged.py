@@ -17,7 +17,7 @@ import ldpsql
 import ldpsql.polars
 from ldpsql.bulk.charging import Charge
 from ldpsql.bulk.frames import Frame
-from ldpsql.errors import BudgetExceeded, InvalidParameter, LedgerMissing, UnchargedReports, UnknownName
+from ldpsql.errors import BudgetExceeded, InvalidParameter, LedgerMissing, UnchargedReports, UnknownName, WrongType
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.uncharged import first_draw, warn_once
 
@@ -222,6 +222,23 @@ def test_a_value_that_cannot_be_perturbed_is_charged_and_not_in_the_message(ledg
         ldpsql.perturb(["Secret"], CITY, charge=Charge(ledger, "people"))
     assert "Secret" not in str(error.value)
     assert [row["state"] for row in ledger.history()] == ["charged"]
+
+
+def test_a_column_of_the_wrong_type_is_refused_before_it_is_charged(ledger: Ledger, tmp_path: Path) -> None:
+    frame, charge, con = pl.DataFrame({"city": [1.5, 2.5]}), Charge(ledger, "people"), duckdb.connect()
+    frame.write_parquet(tmp_path / "people.parquet")
+    con.execute("CREATE TABLE people AS SELECT 1.5 AS city")
+    for run in (
+        lambda: ldpsql.perturb(frame["city"], CITY, charge=charge),
+        lambda: ldpsql.perturb_batches(frame, COLUMNS, charge=charge),
+        lambda: ldpsql.perturb_batches(frame.to_arrow().to_reader(), COLUMNS, charge=charge),
+        lambda: ldpsql.perturb_table(con, "people", "reports", COLUMNS, charge=charge),
+        lambda: ldpsql.perturb_table(con, frame.to_arrow().to_reader(), "reports", COLUMNS, charge=charge),
+        lambda: ldpsql.perturb_copy(con, tmp_path / "people.parquet", tmp_path / "reports", COLUMNS, charge=charge),
+    ):
+        with pytest.raises(WrongType, match="column 'city'"):
+            run()
+    assert ledger.history() == []
 
 
 def test_the_warning_holds_no_path(project: Callable[[str], Path], tmp_path: Path) -> None:

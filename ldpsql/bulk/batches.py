@@ -59,6 +59,7 @@ def perturb_batches(
     user = [] if charging.user is None else [charging.user]
     reader = stream(batches, [*projection.columns, *user])
     schema = projection.schema(reader.schema)
+    projection.check_types(reader.schema)
     check_columns(user, reader.schema.names)
     if user and is_held(batches):
         table = reader.read_all()

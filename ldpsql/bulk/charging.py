@@ -114,11 +114,13 @@ def charged(
 
     Raises:
         DestinationExists: if the ledger records that this release was published before.
+        WrongType: if a mechanism does not take the type of its column.
 
     """
     if charge is None:
         return ""
     central = shuffled_claim(charge, source, projection, shuffled=shuffled)
+    _check_types(source, projection)
     if projection.permanent is not None:
         return " ".join(release.token for release in _charged_once(con, charge, source, projection, destination))
     users = source.users.pop() if source.users else None
@@ -130,6 +132,12 @@ def charged(
             "these reports were published there before", "use them; to draw and charge again: --replace, in Python replace=True"
         )
     return release.token
+
+
+def _check_types(source: Source, projection: Projection) -> None:
+    wanted = projection.read(source.names)
+    for part in source.parts[:1]:
+        projection.check_types(part.read(wanted, projection.mechanisms.keys(), projection.keep).schema)
 
 
 def shuffled_claim(charge: Charge, source: Source, projection: Projection, *, shuffled: bool) -> str:

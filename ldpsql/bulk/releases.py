@@ -25,7 +25,7 @@ from ldpsql.ledger.people import id_bytes
 from ldpsql.ledger.policy import ROW
 from ldpsql.ledger.witness import others
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.names import MECHANISM_HANDLE
+from ldpsql.names import DRAWN_HANDLE, MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.handles import MECHANISMS
 
@@ -77,7 +77,8 @@ def release(
     if guard.occupied.locked():  # before it is charged
         raise occupied()
     with _without_variables(con) as cursor:
-        mechanisms = {column: _mechanism(cursor, call) for column, call in columns.items()}
+        handle = MECHANISM_HANDLE if permanent else DRAWN_HANDLE
+        mechanisms = {column: _mechanism(cursor, call, handle) for column, call in columns.items()}
     named = ReleaseName(dataset, part, destination)
     if permanent:
         yield from _permanent(con, guard.ledger, guard, mechanisms, named, again=again)
@@ -191,10 +192,10 @@ def _without_variables(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
         yield cursor
 
 
-def _mechanism(cursor: DuckDBPyConnection, call: Mechanism | str) -> Mechanism:
+def _mechanism(cursor: DuckDBPyConnection, call: Mechanism | str, handle: str) -> Mechanism:
     if isinstance(call, Mechanism):
         return call
-    ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()
+    ((number,),) = cursor.execute(f"SELECT system.main.{handle}({call})").fetchall()
     return MECHANISMS.thing(number)
 
 

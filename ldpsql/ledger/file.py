@@ -46,7 +46,6 @@ def create(path: Path, policy: str, at: int) -> None:
 
 def _fill(name: str, policy: str, at: int) -> None:
     with closing(sqlite3.connect(name, isolation_level=None)) as db:
-        db.execute("PRAGMA page_size = 16384")  # buckets of many people take two thirds of the time of pages of 4096 bytes
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.executescript(f"BEGIN; {LAYOUT} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT")

@@ -74,6 +74,16 @@ class Projection:
         check_columns(user, names)
         return [*columns, *(name for name in user if name not in columns)]
 
+    def check_types(self, source: pa.Schema) -> None:
+        """Check, before anything is charged, that the mechanisms take the types of their columns.
+
+        Raises:
+            WrongType: if one does not.
+
+        """
+        for name, mechanism in self.mechanisms.items():
+            check_type(mechanism, source.field(name).type, name)
+
     def schema(self, source: pa.Schema) -> pa.Schema:
         """Return the schema of the reports: perturbed columns in the type of their reports, with their fingerprints."""
         reports = {name: pa.field(name, type_of(mechanism.reports)) for name, mechanism in self.mechanisms.items()}
@@ -107,6 +117,16 @@ class Projection:
     def _reports(self, mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
         """Return what was drawn as a column of reports."""
         return mechanism.shown(drawn)
+
+
+def check_type(mechanism: CertifiedMechanism, kind: pa.DataType, name: object) -> None:
+    """Check that a mechanism takes a column of a type; the error names the column.
+
+    Raises:
+        WrongType: if it does not.
+
+    """
+    drawn(mechanism, pa.nulls(0, kind), name, CertifiedMechanism.draw)
 
 
 def drawn(
