@@ -52,7 +52,7 @@ def measured(epsilon: str, truth: Floats, rounds: int) -> NDArray[np.float64]:
 
 
 def held_and_width(estimates: Estimates, truth: Floats) -> Floats:
-    """Return the same for some groups."""
+    """Return coverage and relative width of each quantile over some groups, shape (quantiles, 2)."""
     quantiles, near = Quantiles(tuple(Quantile(q) for q in LEVELS)).measure(estimates), max(1, len(truth) // 50)
     out = []
     for place, q in enumerate(LEVELS):

@@ -133,7 +133,9 @@ def _check(fields: list[str], perturbed: list[str], kept: list[str | None] | Non
 
 @guarded
 def identical(rows: pa.ChunkedArray) -> pa.Array:
-    """Return whether equal values are identical in all columns of a table: not in 0.0 and -0.0, or in one month and 30 days.
+    """Return whether values that are equal are identical in all columns of a table.
+
+    The equal values 0.0 and -0.0 differ, and so do one month and 30 days.
 
     Args:
         rows: the type of the table's rows in SQL.

@@ -145,7 +145,7 @@ def lift(part: Likelihood) -> float:
 
 
 class Noise(IntEnum):
-    """What the noise of the mechanism leaves to see of a group: some shares, few shares clearly, or few that may be equal."""
+    """How clearly the reports of a group show its shares: in part; clearly; or so little that all may be equal."""
 
     SOME, CLEAR, EQUAL = range(3)
 

@@ -52,7 +52,7 @@ class Prior:
         return self.borrowed_votes(Votes.of(likelihood), classes)
 
     def borrowed_votes(self, votes: Votes, classes: Floats) -> Floats:
-        """Return the same from votes."""
+        """Return from votes which part of the estimate of each group comes from the mean of all groups."""
         noise = len(self.mean) * votes.noise(votes.n[:, None])
         spread = (1.0 - np.square(self.mean).sum()) / (1.0 + concentrations(votes.n))
         return np.asarray((classes * (noise / (noise + spread))).sum(axis=1))

@@ -55,7 +55,7 @@ def quantiles(cells: Cells, classes: Floats, levels: Floats, near: NDArray[np.in
 
 
 def _mixed(cells: Cells, classes: Floats, levels: Floats) -> Floats:
-    """Return the same, from the distributions of all shares."""
+    """Return the shares at which posteriors reach levels, (shares, levels), from the distributions of all shares."""
     each = cells.posterior(classes)
     after, below = _after(each, levels, whole=cells.whole)
     candidate, rows = _candidates(cells, cells.kind), np.arange(len(each))[:, None]

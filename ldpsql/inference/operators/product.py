@@ -104,9 +104,10 @@ class ProductOperator(InvertedOperator, DenseOperator):
         return self._single.information(theta, shares) if self.isotropic else super().information(theta, shares)
 
     def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return those around the debiased estimate, or if few people have the same list, those with the smaller errors.
+        """Return the intervals around the debiased estimate.
 
-        These are of the jackknife or of the inversion, whose errors do not grow if there are more values than people.
+        If few people have the same list, return those of the jackknife or of the inversion, whichever have the smaller errors:
+        the errors of the inversion do not grow if there are more values than people.
         """
         if self.isotropic or not self._few(n):
             return super().interval(shares, n, theta, z)
@@ -121,7 +122,7 @@ class ProductOperator(InvertedOperator, DenseOperator):
         return ends
 
     def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Return those of the debiased estimate; if few people have the same list, with the variance of the jackknife."""
+        """Return functionals of the debiased estimate; if few people have the same list, with the variance of the jackknife."""
         if self.isotropic or not self._few(n):
             return super().functionals(shares, n, theta, c)
         return self._jackknife(shares, n, theta, c)
