@@ -183,6 +183,18 @@ def test_a_report_that_was_not_charged_is_not_drawn(key: Key, ahead: Ahead | Non
         permanent.draw(certified, values, people, "city")
 
 
+def test_a_column_of_the_wrong_type_is_refused_before_it_is_charged(con: DuckDBPyConnection, key: Key, ledger: Ledger) -> None:
+    con.execute("CREATE TABLE mixed AS SELECT id, city, 'young' AS age FROM people")
+    charge = Charge(ledger, "people")
+    for run in (
+        lambda: ldpsql.perturb_table(con, "mixed", "reports", COLUMNS, charge=charge, permanent=True, key=key),
+        lambda: ldpsql.perturb_once(con.table("mixed"), COLUMNS, key=key, user="id", charge=charge),
+    ):
+        with pytest.raises(WrongType, match="column 'age'"):
+            run()
+    assert ledger.history() == []
+
+
 def test_what_has_no_permanent_reports_is_refused(con: DuckDBPyConnection, key: Key, ledger: Ledger) -> None:
     con.execute("CREATE TABLE ids AS SELECT uuid() AS id, 'a' AS city FROM range(2)")
     city = {"city": COLUMNS["city"]}

@@ -120,9 +120,9 @@ def charged(
     if charge is None:
         return ""
     central = shuffled_claim(charge, source, projection, shuffled=shuffled)
-    _check_types(source, projection)
-    if projection.permanent is not None:
+    if projection.permanent is not None:  # looks up all values before it charges
         return " ".join(release.token for release in _charged_once(con, charge, source, projection, destination))
+    _check_types(source, projection)
     users = source.users.pop() if source.users else None
     data, columns = _dataset(con, charge), projection.uncertified
     options: dict[str, Any] = {"users": users, "part": charge.part, "again": again, "resume": resume, "shuffled": central}
