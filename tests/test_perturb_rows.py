@@ -154,6 +154,19 @@ def unchanged(con: DuckDBPyConnection, value: str) -> None:
     assert con.execute(rows.format("out")).fetchall() == con.execute(rows.format("kept")).fetchall()
 
 
+@pytest.mark.filterwarnings("ignore::ldpsql.errors.PrivacyLeakWarning")
+@pytest.mark.parametrize("name", ["people", "source", "counted", "items", "lists"])  # the macro has some of these names, too
+def test_many_different_rows_are_counted_and_stay_together(con: DuckDBPyConnection, arranged: Mock, name: str) -> None:
+    con.execute("SET threads = 4")
+    ids = "CASE WHEN i < 70_000 THEN i // 10 ELSE i // (2 + i % 3) END"
+    con.execute(f"CREATE TABLE numbers AS SELECT {ids} AS id FROM range(100_000) t(i)")
+    con.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT id, 'region ' || id AS region, id % 3 AS n FROM numbers")
+    con.execute(f"CREATE TABLE out AS FROM ldp.perturb_rows({name}, {{n: ldp.krr(32, range(3))}}, keep := ['id', 'region'])")
+    for one, other in [(name, "out"), ("out", name)]:
+        assert con.execute(f"SELECT id, region, n FROM {one} EXCEPT ALL SELECT id, region, n FROM {other}").fetchall() == []
+    assert arranged.call_count == 1
+
+
 def test_rows_that_seldom_repeat_are_not_counted(con: DuckDBPyConnection, arranged: Mock) -> None:
     con.execute("CREATE TABLE seldom AS SELECT 'Lima' AS city, i // 7 AS id FROM range(3000) t(i)")
     rows = con.execute("FROM ldp.perturb_rows(seldom, {city: town()}, keep := ['id'])").fetchall()
