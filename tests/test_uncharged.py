@@ -228,11 +228,13 @@ def test_a_column_of_the_wrong_type_is_refused_before_it_is_charged(ledger: Ledg
     frame, charge, con = pl.DataFrame({"city": [1.5, 2.5]}), Charge(ledger, "people"), duckdb.connect()
     frame.write_parquet(tmp_path / "people.parquet")
     con.execute("CREATE TABLE people AS SELECT 1.5 AS city")
+    con.execute("CREATE VIEW costly AS SELECT error('a row was read: ' || city)::DOUBLE AS city FROM people")
     for run in (
         lambda: ldpsql.perturb(frame["city"], CITY, charge=charge),
         lambda: ldpsql.perturb_batches(frame, COLUMNS, charge=charge),
         lambda: ldpsql.perturb_batches(frame.to_arrow().to_reader(), COLUMNS, charge=charge),
         lambda: ldpsql.perturb_table(con, "people", "reports", COLUMNS, charge=charge),
+        lambda: ldpsql.perturb_table(con, "costly", "reports", COLUMNS, charge=charge),
         lambda: ldpsql.perturb_table(con, frame.to_arrow().to_reader(), "reports", COLUMNS, charge=charge),
         lambda: ldpsql.perturb_copy(con, tmp_path / "people.parquet", tmp_path / "reports", COLUMNS, charge=charge),
     ):

@@ -137,7 +137,8 @@ def charged(
 def _check_types(source: Source, projection: Projection) -> None:
     wanted = projection.read(source.names)
     for part in source.parts[:1]:
-        projection.check_types(part.read(wanted, projection.mechanisms.keys(), projection.keep).schema)
+        read = part.empty or part.read
+        projection.check_types(read(wanted, projection.mechanisms.keys(), projection.keep).schema)
 
 
 def shuffled_claim(charge: Charge, source: Source, projection: Projection, *, shuffled: bool) -> str:

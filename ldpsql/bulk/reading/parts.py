@@ -26,13 +26,15 @@ class Part:
     ``read`` takes three lists of columns: all that are wanted; those of which only the domain's positions matter, which may
     come encoded by a dictionary; and those that are kept, which come in types that hold all of their values.
     A stream of files that changed meanwhile ends in `SourceRefused`. ``snapshot``, if possible, returns the part as it is now,
-    whatever is written later.
+    whatever is written later. ``empty``, if reading may begin with much work, such as that of a view, reads the columns without
+    a row.
     """
 
     identity: tuple[Any, ...]
     rows: int | None
     read: Callable[[list[str], Collection[str], Collection[str]], pa.RecordBatchReader]
     snapshot: Callable[[], Part] | None = None
+    empty: Callable[[list[str], Collection[str], Collection[str]], pa.RecordBatchReader] | None = None
     files: tuple[str, ...] = ()
 
     @property

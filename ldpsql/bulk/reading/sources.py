@@ -104,4 +104,7 @@ def _table_part(con: DuckDBPyConnection, name: str, rows: int | None, snapshot: 
     def read(wanted: list[str], _: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
         return selected(con, wanted, kept, lambda at: at.table(name), snapshot)
 
-    return Part(("table", name), rows, read, lambda: _table_part(con, name, None, snapshot_of(con)))
+    def empty(wanted: list[str], _: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
+        return selected(con, wanted, kept, lambda at: at.table(name).limit(0))
+
+    return Part(("table", name), rows, read, lambda: _table_part(con, name, None, snapshot_of(con)), empty=empty)
