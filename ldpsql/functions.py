@@ -10,7 +10,7 @@ from ldpsql.bulk.binding import columns_at, mechanism_at
 from ldpsql.bulk.columns.mechanisms import check_columns
 from ldpsql.bulk.comparing import recommend
 from ldpsql.bulk.fingerprints import check_files, compare_comments
-from ldpsql.bulk.writing.shuffling import random_arrangement, random_order
+from ldpsql.bulk.writing.shuffling import random_arrangement, random_order, random_parts
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, finite_or_null, plain, with_nulls
 from ldpsql.domains.distinct import distinct
@@ -278,6 +278,7 @@ __all__ = [
     "quoted",
     "random_arrangement",
     "random_order",
+    "random_parts",
     "read_estimator",
     "read_foreign",
     "read_level",

@@ -16,7 +16,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.bulk.writing import shuffling
-from ldpsql.bulk.writing.shuffling import random_arrangement, random_order
+from ldpsql.bulk.writing.shuffling import random_arrangement, random_order, random_parts
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms.sampling import plausible
 from ldpsql.sql.drawing import Drawing, Draws
@@ -92,6 +92,41 @@ def test_many_equal_rows_are_arranged_evenly_and_without_loss(numbers: int) -> N
     half, group = np.arange(150_000), min(numbers, 7)  # the bound also holds for draws without replacement
     seen, shares = np.bincount(order[half] % group, minlength=group), np.bincount(order % group, minlength=group) / 300_000
     assert plausible(seen, 150_000, shares, 1e-6)
+
+
+@pytest.mark.parametrize("most", [1, 2, 4])
+def test_the_order_of_random_parts_is_as_likely_as_any_other(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(shuffling, "_PART_ROWS", 1)
+    monkeypatch.setattr(shuffling, "_REPEATS", 0)
+    draws, counts = 1_000, np.array([2, 0, 1, 1])
+    parts = [random_parts(counts, most) for _ in range(draws)]
+    assert {len(some) for some in parts} == {most}
+    first = Counter(tuple(some[0].tolist()) for some in parts)
+    chances = {
+        (a, 0, b, c): math.comb(2, a) * (1 / most) ** (a + b + c) * (1 - 1 / most) ** (4 - a - b - c)
+        for a in range(3)
+        for b in range(2)
+        for c in range(2)
+    }
+    assert plausible(np.array([first[part] for part in chances]), draws, np.array(list(chances.values())), 1e-6)
+    seen = Counter(tuple(np.concatenate([random_arrangement(part) for part in some]).tolist()) for some in parts)
+    assert len(seen) == 12
+    assert plausible(np.array(list(seen.values())), draws, np.full(12, 1 / 12), 1e-6)
+
+
+@pytest.mark.parametrize("bit", [0, 1])
+def test_each_of_many_equal_rows_has_a_bit_of_its_own(monkeypatch: pytest.MonkeyPatch, bit: int) -> None:
+    monkeypatch.setattr(shuffling, "_PART_ROWS", 1)
+    monkeypatch.setattr(shuffling, "_REPEATS", 0)
+    counts = np.array([0, 1, 63, 64, 65, 0, 128, 1_000_000, 0])
+    parts = random_parts(counts, 2, lambda count: np.full(count, bit * (2**64 - 1), dtype=np.uint64))
+    assert (parts[1 - bit] == counts).all()
+    assert not parts[bit].any()
+
+
+@pytest.mark.parametrize(("numbers", "parts"), [(1, 1), (700, 16), (1_000_000, 1)])
+def test_few_rows_make_few_parts(numbers: int, parts: int) -> None:
+    assert len(random_parts(np.full(numbers, 15_000_000 // numbers if parts > 1 else 1), 16)) == parts
 
 
 @pytest.fixture
@@ -190,6 +225,27 @@ def test_reports_of_equal_rows_are_drawn_one_by_one(con: DuckDBPyConnection) -> 
     cities = ["Lima", "Oslo", "Rome"]
     expected = np.outer([keep, lie, lie], [lie, keep, lie])
     assert plausible(np.array([counts[a, b] for a in cities for b in cities]), 60_000, expected.ravel(), 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::ldpsql.errors.PrivacyLeakWarning")
+def test_rows_of_many_parts_stay_together_and_are_drawn_one_by_one(
+    con: DuckDBPyConnection, arranged: Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parts(counts: np.ndarray, most: int) -> list[np.ndarray]:
+        """Put all equal rows into one of eight parts, which then have as many rows as there are different ones."""
+        assert most == 16
+        return [np.where(np.arange(len(counts)) % 8 == part, counts, 0) for part in range(8)]
+
+    monkeypatch.setattr("ldpsql.udfs.perturb_rows.random_parts", parts)
+    con.execute(
+        "CREATE TABLE alike AS SELECT i // 8 AS n, 'Lima' AS city, 'region ' || i // 8 AS region FROM range(8_000) t(i)"
+    )
+    query = "SELECT n, region, list(city) FROM ldp.perturb_rows(alike, {n: n(), city: town()}, keep := ['region']) GROUP BY ALL"
+    groups = con.execute(query).fetchall()
+    assert sorted((n, region) for n, region, _ in groups) == [(n, f"region {n}") for n in range(1_000)]
+    assert arranged.call_count == 8
+    assert {len(cities) for *_, cities in groups} == {8}
+    assert sum(len(set(cities)) == 1 for *_, cities in groups) < 50  # 12 on average; 50 with probability 10^-15
 
 
 def test_reports_follow_the_channel(con: DuckDBPyConnection) -> None:

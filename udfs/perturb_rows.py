@@ -25,6 +25,7 @@ from ldpsql.functions import (
     plain,
     random_arrangement,
     random_order,
+    random_parts,
 )
 from ldpsql.mechanisms import InvalidParameter, certify
 
@@ -36,12 +37,16 @@ _IDENTICAL = re.compile(  # the types whose equal values are identical, strings 
     r"|(DECIMAL|ENUM)\(.*\)",
     re.DOTALL,
 )
+_PARTS = 16  # at most, of rows that are counted: threads share them
+_PART_NUMBER = 'SELECT *, {n} AS "_ldpsql_part" FROM counts WHERE {n} <= len("_ldpsql_parts")'
 _PLACES = {
     "PADDING_EACH": "'_ldpsql_{n}': [{{'nothing': 1}}]",
+    "NULL_EACH": "NULL",
     "EMPTY_EACH": 'NULL::INTEGER[] AS "_ldpsql_{n}"',
     "DRAWN_EACH": """ldp._drawn_rows(
         COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[{n}])),
         "_ldpsql_places",
+        "_ldpsql_counted",
         struct_extract_at(ldp._padded(columns), {n})
     )""",
 }
@@ -51,18 +56,20 @@ def drawing_rows(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Arr
     """Return a function that draws a list of reports for each list of values: one report for each of the places in the list."""
 
     @guarded
-    def perturb_rows(values: pa.ChunkedArray, places: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
-        rows = zip(_lists(values), _lists(places), plain(handles).to_pylist(), strict=True)
+    def perturb_rows(
+        values: pa.ChunkedArray, places: pa.ChunkedArray, counted: pa.ChunkedArray, handles: pa.ChunkedArray
+    ) -> pa.Array:
+        rows = zip(_lists(values), _lists(places), plain(counted).to_pylist(), plain(handles).to_pylist(), strict=True)
         drawn = [_drawn(*row, to_column) if row[0] is not None and row[1] is not None else None for row in rows]
         return _as_lists(drawn, kind)
 
     return perturb_rows
 
 
-def _drawn(values: pa.Array, places: pa.Array, handle: int, to_column: ToColumn) -> pa.Array:
-    """Draw a report for the value at each place of a list, counted from 1."""
+def _drawn(values: pa.Array, places: pa.Array, counted: bool, handle: int, to_column: ToColumn) -> pa.Array:
+    """Draw a report for the value at each place of a list, counted from 1; without counts, each place comes once."""
     mechanism, order = certify(drawing(handle, len(places))), places.to_numpy()
-    if len(values) < len(order):  # many rows are equal
+    if counted:
         draw = mechanism.drawer(values)
         return to_column(mechanism, _joined(at_once(lambda part: draw(order[part] - np.int32(1)), _parts(len(order)))))
     drawn = _joined(at_once(lambda part: mechanism.draw(values[part]), _parts(len(values))))
@@ -145,6 +152,18 @@ def identical(rows: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
+def parts_of(counts: pa.ChunkedArray) -> pa.Array:
+    """Return parts of rows that are counted, each row by chance in one of them: how often each row occurs in each part.
+
+    Args:
+        counts: how often each row occurs.
+
+    """
+    parts = [random_parts(some.to_numpy(), _PARTS) if some is not None else [] for some in _lists(counts)]
+    return pa.array(parts, pa.list_(pa.list_(pa.int64())))
+
+
+@guarded
 def order_of(numbers: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
     """Return the places of the rows of each list, from 1, in a uniformly random order: each as often as the row occurs.
 
@@ -165,15 +184,15 @@ def _places(number: int, counts: pa.Array | None) -> NDArray[np.int32]:
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
-_BY_FORM = drawn_by_form("_report_rows", "__ldp_rows", ("x", "places", "handle"), drawing_rows, rows=True)
+_BY_FORM = drawn_by_form("_report_rows", "__ldp_rows", ("x", "places", "counted", "handle"), drawing_rows, rows=True)
 
 
 def _macros() -> Macros:
-    """Return the macros, with a place for each column that can be perturbed."""
+    """Return the macros, with a place for each column that can be perturbed and a query for each part."""
     text = Macros.beside(__file__).text
     for word, sql in _PLACES.items():
         text = text.replace(word, ", ".join(sql.format(n=n) for n in range(1, _COLUMNS + 1)))
-    return Macros(text)
+    return Macros(text.replace("EACH_PART", " UNION ALL ".join(_PART_NUMBER.format(n=n) for n in range(1, _PARTS + 1))))
 
 
 @hookimpl
@@ -183,6 +202,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         *_BY_FORM,
         Scalar("__ldp_there", there, "VARCHAR"),
         Scalar("__ldp_identical", identical, "BOOLEAN"),
+        Scalar("__ldp_parts", parts_of, "BIGINT[][]", volatile=True, draws=False),
         Scalar("__ldp_order", order_of, "INTEGER[]", volatile=True, draws=False),
         _macros(),
     ]

@@ -12,15 +12,17 @@ CREATE OR REPLACE MACRO ldp._with_columns(t, columns, keep) AS TABLE
     FROM query_table(t) AS "_ldpsql_row"
     WHERE regexp_extract('', __ldp_there(typeof("_ldpsql_row"), typeof(columns), keep::VARCHAR[])) = '';
 CREATE OR REPLACE MACRO ldp._drawn_rows
-    (x, places, m STRUCT(nothing INTEGER)[]) AS CASE WHEN m IS NULL THEN ldp._no_mechanism() END::INTEGER[],
-    (x, places, m) AS ldp._report_rows(x, places, ldp._draws(m), ldp._reports(m), ldp._reports(m));
+    (x, places, counted, m STRUCT(nothing INTEGER)[]) AS CASE WHEN m IS NULL THEN ldp._no_mechanism() END::INTEGER[],
+    (x, places, counted, m) AS ldp._report_rows(x, places, counted, ldp._draws(m), ldp._reports(m), ldp._reports(m));
 -- A key by which GROUP BY keeps strings apart that are equal by their collation: their bytes.
 CREATE OR REPLACE MACRO ldp._key(x VARCHAR) AS encode(x), (x) AS x;
 
 -- All values of a column are one list, which is drawn by one call of Python. ldp.perturb needs a call for every 2,048 rows. The random
 -- order is one list of places in these lists: it is read 2,048 places at a time, so that no reordered copy of a column is needed.
 -- Reading random places of long lists is slow. If each row occurs eight times or more among the first ones, equal rows are counted: the
--- lists then contain each row once, and the order contains its place as often as it occurs.
+-- lists then contain each row once, and the order contains its place as often as it occurs. Such rows are divided into random parts, each
+-- in a query of its own, because DuckDB then reads one part at a time and lets threads share the parts. They only do so if the order of
+-- `counts` is free: therefore it is a GROUP BY.
 -- The source is materialized, because a view may return other rows when it is read again, and a stream can be read only once.
 -- Draws come from a query of their own, because unnest comes before all other expressions of its query.
 CREATE OR REPLACE MACRO ldp.perturb_rows(t, columns, keep := []) AS TABLE
@@ -32,18 +34,21 @@ CREATE OR REPLACE MACRO ldp.perturb_rows(t, columns, keep := []) AS TABLE
         FROM (FROM source AS "_ldpsql_row" WHERE __ldp_identical(typeof("_ldpsql_row")) LIMIT 65536)
         GROUP BY ALL
     ), few AS MATERIALIZED (
-        SELECT coalesce(8 * count(*) <= sum("_ldpsql_count"), false) FROM sampled
+        SELECT coalesce(8 * count(*) <= sum("_ldpsql_count"), false) AS "_ldpsql_few" FROM sampled
     ), counted AS (
         SELECT *, ldp._key(COLUMNS('(?s)^(.*)$')) AS "_ldpsql_key_\1", count(*) AS "_ldpsql_count"
         FROM source WHERE (FROM few) GROUP BY ALL
-    ), items AS (
-        SELECT COLUMNS(lambda c: NOT starts_with(c, '_ldpsql_key_')) FROM counted
-        UNION ALL SELECT *, NULL FROM source WHERE NOT (FROM few)
+    ), counts AS MATERIALIZED (
+        SELECT list(COLUMNS(lambda c: NOT starts_with(c, '_ldpsql_'))), __ldp_parts(list("_ldpsql_count")) AS "_ldpsql_parts"
+        FROM counted, few GROUP BY "_ldpsql_few"
+    ), parts AS MATERIALIZED (
+        EACH_PART
     ), lists AS (
-        SELECT list(COLUMNS(lambda c: NOT starts_with(c, '_ldpsql_'))),
-            __ldp_order(count(*), list("_ldpsql_count") FILTER ("_ldpsql_count" IS NOT NULL)) AS "_ldpsql_places",
-            NULL::INTEGER[] AS "_ldpsql_0", EMPTY_EACH
-        FROM items
+        SELECT COLUMNS(lambda c: NOT starts_with(c, '_ldpsql_')), true AS "_ldpsql_counted", NULL::INTEGER[] AS "_ldpsql_0", EMPTY_EACH,
+            __ldp_order(0, "_ldpsql_parts"["_ldpsql_part"]) AS "_ldpsql_places"
+        FROM parts
+        UNION ALL
+        SELECT list(COLUMNS(*)), false, NULL, NULL_EACH, __ldp_order(count(*), NULL) FROM source WHERE NOT (FROM few)
     ), drawn AS (
         SELECT
             DRAWN_EACH,

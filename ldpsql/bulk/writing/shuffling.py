@@ -28,6 +28,8 @@ BUCKET_ROWS = 1 << 17  # rows that are shuffled at a time stay in the processor'
 BUCKET_BYTES = 1 << 28  # a larger bucket is scattered again
 BLOCK_ROWS = 1 << 20  # rows that are scattered at a time
 BLOCK_BYTES = 1 << 26
+_PART_ROWS = 1 << 19  # rows of a part at least, and
+_REPEATS = 32  # how often each number occurs in it on average
 _ROOM = 5  # standard deviations: a number seldom comes up more often than its count
 _OUT_ROWS = 122_880  # a row group of DuckDB
 _ENDS = "ends of buckets"
@@ -104,6 +106,36 @@ def random_arrangement(counts: NDArray[np.int64], words: Words = random_words) -
     rest = np.repeat(np.arange(blank, dtype=np.int32), lacking)[random_order(int(lacking.sum()), words)]
     order[order == blank] = rest
     return order
+
+
+def random_parts(counts: NDArray[np.int64], most: int, words: Words = random_words) -> list[NDArray[np.int64]]:
+    """Divide the numbers 0 .. len(counts) - 1, each as often as its count, into random parts.
+
+    Each goes into any of the parts with the same probability, independently of all others. If each part is then put in a
+    uniformly random order, the numbers of all parts, one part after the other, are in a uniformly random order too.
+
+    Args:
+        counts: how often each number occurs.
+        most: how many parts are allowed, a power of two; few numbers make fewer parts.
+        words: the source of random words.
+
+    Returns:
+        how often each number occurs in each part.
+
+    """
+    parts, rows = [counts], max(_PART_ROWS, _REPEATS * len(counts))
+    while len(parts) < most and counts.sum() > rows * len(parts):
+        parts = [half for part in parts for half in _halves(part, words)]
+    return parts
+
+
+def _halves(counts: NDArray[np.int64], words: Words) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Divide numbers by a random bit for each time that they occur."""
+    ends = np.cumsum(np.maximum(-(-counts // 64), 1))
+    bits = words(int(ends[-1])).copy()
+    bits[ends - 1] = np.where(counts, bits[ends - 1] >> (-counts % 64).astype(np.uint64), 0)
+    ones = np.add.reduceat(np.bitwise_count(bits), np.r_[0, ends[:-1]], dtype=np.int64)
+    return ones, counts - ones
 
 
 def _by_bucket(chosen: NDArray[np.uint8], start: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
