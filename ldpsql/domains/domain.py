@@ -117,7 +117,8 @@ class Domain:
         """The fingerprint of the domain: a digest, in 32 hexadecimal digits, of the type and the values in their order."""
         digest = blake2b(f"{in_utc(self.values[:1]).type} {len(self)} ".encode(), digest_size=16)
         offsets = np.frombuffer(self.written.buffers()[1], np.int32)[self.written.offset :][: len(self) + 1]
-        digest.update(np.diff(offsets).astype("<i4", copy=False).tobytes())
+        for start in range(0, len(self), _PART):
+            digest.update(np.diff(offsets[start : start + _PART + 1]).astype("<i4", copy=False).tobytes())
         digest.update(memoryview(self.written.buffers()[2])[offsets[0] : offsets[-1]])
         return digest.hexdigest()
 
@@ -138,7 +139,7 @@ class Domain:
         """Whether the values are numbers, dates or times, each larger than the one before."""
         if family(self.values.type) in (None, "text", "boolean"):
             return False
-        return bool(pc.all(pc.greater(self.values[1:], self.values[:-1])).as_py())
+        return strictly_rising(self.values)
 
     def position(self, text: str) -> int | None:
         """Return the position of the value with this text, None if there is none."""
@@ -277,9 +278,17 @@ def _to_arrow(source: object) -> pa.Array:
 
 def _repeats(values: pa.Array) -> bool:
     """Return whether a value occurs twice, in half the time and less than a third of the memory of pc.unique."""
+    if strictly_rising(values):
+        return False
     order = pc.sort_indices(values)
     parts = (values.take(order[start : start + _PART + 1]) for start in range(0, len(order), _PART))
     return any(pc.any(pc.equal(part[1:], part[:-1])).as_py() for part in parts)
+
+
+def strictly_rising(values: pa.Array) -> bool:
+    """Return whether each value is larger than the one before, without the memory of a sort: text by its bytes in UTF-8."""
+    parts = (values[start : start + _PART + 1] for start in range(0, len(values), _PART))
+    return all(pc.all(pc.greater(part[1:], part[:-1])).as_py() for part in parts)
 
 
 DomainField = Annotated[Domain, BeforeValidator(Domain.of), PlainSerializer(Domain.to_json)]
