@@ -19,6 +19,7 @@ from ldpsql.bulk.groups.learning import Learned
 from ldpsql.bulk.groups.rows import CELL, PLACE, check_names, columns_of, keys_named, rows_of, schema_of
 from ldpsql.bulk.groups.runs import GroupRun, Select, Task
 from ldpsql.bulk.meter import Progress
+from ldpsql.bulk.prepared import destination_of
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.groups import GROUPS_AT_ONCE, estimated, refuse_pairs
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection, until_stopped
@@ -93,7 +94,7 @@ def estimate_groups(
     drew, method = agreed(of_source(con, reports, report), mechanism, con), registry().estimator(estimator)
     refuse_pairs(drew)
     with cursor_of(con) as cursor:
-        run = GroupRun(cursor, Task(reports, report, tuple(keys), (fingerprint(drew), str(method))), into)
+        run = GroupRun(cursor, Task(reports, report, tuple(keys), (fingerprint(drew), str(method))), destination_of(into))
         run.begin(replace=replace, resume=resume)
         with run.unless_stopped(), one_thread, until(soonest(method.deadline)):
             at_once = groups_at_once(drew, method)
