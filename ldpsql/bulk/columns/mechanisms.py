@@ -95,18 +95,24 @@ def check_columns(wanted: Iterable[str], existing: Sequence[str], *, hint_names:
     Args:
         wanted: the names to look for.
         existing: the names of all columns.
-        hint_names: whether a hint may name a column with a similar spelling. The first line of a text file may be somebody's
-            data. A hint never lists all names: those of a PIVOT, or of a file without a header, are values.
+        hint_names: whether a hint may name a column with a similar spelling; if not, only one that differs in case: the first
+            line of a text file may be somebody's data. A hint never lists all names: those of a PIVOT, or of a file without a
+            header, are values.
         hint: what to say if it does not.
 
     Raises:
+        InvalidParameter: if the name of a column is not a string.
         UnknownName: if a column is missing.
         SourceRefused: if a column occurs twice.
 
     """
     for name in wanted:
+        if not isinstance(name, str):
+            raise InvalidParameter("the name of a column must be a string", "write the label 0 of a frame as '0'")
         if name not in existing:
-            alike = get_close_matches(name, existing, n=1) if hint_names else ()
+            alike = [column for column in existing if column.casefold() == name.casefold()]
+            if hint_names:
+                alike = alike or get_close_matches(name, existing, n=1)
             raise UnknownName("column", name, alike, _FIELD if name.partition(".")[0] in existing else hint)
         if existing.count(name) > 1:
             raise SourceRefused(f"there are two columns named '{name}'", "rename one")
