@@ -72,14 +72,14 @@ class Region(Spec):
         return cls(**grid)
 
     @cached_property
-    def across(self) -> Axis:
+    def across(self) -> RegionAxis:
         """The longitudes, cut into columns."""
-        return Axis(self.west, self.east, self.columns)
+        return RegionAxis(self.west, self.east, self.columns)
 
     @cached_property
-    def along(self) -> Axis:
+    def along(self) -> RegionAxis:
         """The latitudes, cut into rows."""
-        return Axis(self.south, self.north, self.rows)
+        return RegionAxis(self.south, self.north, self.rows)
 
     @withheld
     def cells(self, lon: pa.Array, lat: pa.Array, *, nearest: bool = False) -> Codes:
@@ -114,7 +114,7 @@ class Region(Spec):
         return self.across.centres[across], self.along.centres[along]
 
 
-class Axis:
+class RegionAxis:
     """One direction of a region: an interval cut evenly."""
 
     def __init__(self, low: Fraction, high: Fraction, parts: int) -> None:

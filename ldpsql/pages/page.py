@@ -171,8 +171,8 @@ def save(path: Path, chart: object) -> None:
     elif path.suffix == ".svg":
         path.write_text(figures.to_svg(chart), encoding="utf-8")
     else:
-        section = figures.Section("Expected error", "By mechanism and epsilon.", figures.to_svg(chart))
-        path.write_text(figures.page("Privacy and utility", "", "", [section]), encoding="utf-8")
+        picture = figures.Picture("Expected error", "By mechanism and epsilon.", figures.to_svg(chart))
+        path.write_text(figures.page("Privacy and utility", "", "", [picture]), encoding="utf-8")
 
 
 def _mechanism_of(one: Estimate) -> CertifiedValues:

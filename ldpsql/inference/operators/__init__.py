@@ -9,7 +9,7 @@ from ldpsql.inference.operators.extended import ExtendedOperator
 from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.inference.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.inference.operators.keep_or_window import KeepOrWindowOperator
-from ldpsql.inference.operators.khatri_rao import KhatriRaoOperator, Observed
+from ldpsql.inference.operators.khatri_rao import KhatriRaoOperator, ObservedColumn
 from ldpsql.inference.operators.kronecker import MOST_REPORTS, KroneckerOperator, Unreported
 from ldpsql.inference.operators.levels import LevelsOperator
 from ldpsql.inference.operators.merged import MergedOperator, merged
@@ -43,7 +43,7 @@ __all__ = [
     "MergedOperator",
     "MergedSupportOperator",
     "MixedKeepOrSpreadOperator",
-    "Observed",
+    "ObservedColumn",
     "Operator",
     "PairOperator",
     "PlaneOperator",
