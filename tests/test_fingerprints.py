@@ -25,7 +25,8 @@ from ldpsql.cli.app import app
 from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import CategoricalMechanism
-from ldpsql.registry.fingerprint import check, digits, fingerprint, of_schema, of_text, warn_unmarked
+from ldpsql.registry.agreement import check, digits, of_schema, of_text, warn_unmarked
+from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
 
 CITIES = ["Kyiv", "Lima", "Oslo", "Rome"]

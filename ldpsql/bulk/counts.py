@@ -28,7 +28,7 @@ from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.outcome import Fit, simplex_projection
 from ldpsql.inference.score_intervals import deviations, of_votes
 from ldpsql.mechanisms.base import Mechanism, certify_values
-from ldpsql.registry.fingerprint import KEY, NONE, Fingerprints, check, of_schema, together
+from ldpsql.registry.agreement import KEY, NONE, Fingerprints, check, of_schema, together
 from ldpsql.registry.registry import registry
 from ldpsql.reports import SetReports, impossible
 

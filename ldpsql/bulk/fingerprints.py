@@ -21,18 +21,8 @@ from ldpsql.errors import OtherMechanism, SourceRefused
 from ldpsql.ledger.datasets import parts, table_of
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.quoting import quoted, text_literal
-from ldpsql.registry.fingerprint import (
-    NONE,
-    Fingerprints,
-    agree,
-    check,
-    fingerprint,
-    marks,
-    of_schema,
-    of_text,
-    several,
-    warn_unmarked,
-)
+from ldpsql.registry.agreement import NONE, Fingerprints, agree, check, marks, of_schema, of_text, several, warn_unmarked
+from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
 from ldpsql.sql.named import mechanism_of

@@ -36,7 +36,7 @@ from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.names import IBU
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
-from ldpsql.registry.fingerprint import Fingerprints, check
+from ldpsql.registry.agreement import Fingerprints, check
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import check_new_reports

@@ -27,7 +27,7 @@ def compared(con: DuckDBPyConnection, source: str, column: str, mechanism: Mecha
 
     """
     from ldpsql.bulk.fingerprints import of_source
-    from ldpsql.registry.fingerprint import NONE, REMEDY, UNMARKED, check
+    from ldpsql.registry.agreement import NONE, REMEDY, UNMARKED, check
 
     fingerprints = of_source(con, source, column)
     check(fingerprints or NONE, mechanism)

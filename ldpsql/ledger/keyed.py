@@ -25,7 +25,8 @@ from ldpsql.channels.splitmix import hashed
 from ldpsql.errors import InternalError
 from ldpsql.ledger.digests import DIGEST
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
-from ldpsql.registry.fingerprint import fingerprint, marks, order_of
+from ldpsql.registry.agreement import marks
+from ldpsql.registry.fingerprint import fingerprint, order_of
 
 _WORDS = 8  # in one BLAKE2b digest
 _USED = 6  # of them for draws; the rest stays apart

@@ -21,7 +21,7 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counts import GroupedCounts, whole_numbers
 from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.names import IBU
-from ldpsql.registry.fingerprint import KEY, of_text
+from ldpsql.registry.agreement import KEY, of_text
 from ldpsql.registry.registry import registry
 from ldpsql.spark.schemas import arrow_schema
 

@@ -14,7 +14,7 @@ from ldpsql.channels import Drawn
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
-from ldpsql.registry.fingerprint import metadata
+from ldpsql.registry.agreement import metadata
 from ldpsql.reports import type_of
 
 Made = TypeVar("Made")
