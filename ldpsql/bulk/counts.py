@@ -64,7 +64,12 @@ class Counts:
     @classmethod
     @withheld
     def from_arrow(cls, table: Any) -> Counts:
-        """Return counts from the columns ``report`` and ``n`` of a frame of pandas or an Arrow stream."""
+        """Return counts from the columns ``report`` and ``n`` of a frame of pandas or an Arrow stream.
+
+        Raises:
+            BadCounts: if a column is missing, or the numbers are not counts.
+
+        """
         read = stream(table, ("report", "n")).read_all()
         if {"report", "n"} - set(read.column_names):
             raise BadCounts("counts must have the columns report and n", "SELECT city AS report, count(*) AS n")

@@ -135,6 +135,7 @@ def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
         ImpossibleReport, NotReports, NoReports: if the values cannot be reports of the mechanism.
         OtherMechanism: if the frame or the counts name another mechanism that drew them.
         MechanismUnrecorded: if no mechanism is passed, and none is named.
+        InvalidParameter: if the arguments are not those for a column, or for a frame.
 
     """
     frame = isinstance(reports, str | os.PathLike) or is_frame(reports)

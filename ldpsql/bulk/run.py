@@ -98,6 +98,7 @@ def perturb_copy(
         SourceRefused: if the source does not exist or cannot be read.
         UnknownName: if the source lacks a column.
         PrivacyError: if a value cannot be perturbed, or a budget would be exceeded. Then nothing is published.
+        InvalidParameter: if the arguments do not fit together, or one stands in the place of another.
 
     """
     check_order(order)
@@ -179,6 +180,7 @@ def perturb_table(
         SourceRefused: if the source does not exist or cannot be read.
         UnknownName: if the source lacks a column.
         PrivacyError: if a value cannot be perturbed, or a budget would be exceeded. Then nothing is published.
+        InvalidParameter: if the arguments do not fit together, or one stands in the place of another.
 
     """
     check_order(order)

@@ -53,6 +53,10 @@ def noise_tables(columns: int, rows: int, decay: float, points: int) -> NDArray[
     """Return the noise at each offset of columns and of rows, shape (2, 2, columns, rows).
 
     The first axis selects noise at that offset of columns only, or at that offset and beyond; the second does so for rows.
+
+    Raises:
+        InvalidParameter: if the noise spreads over more cells than a table may have.
+
     """
     far = ceil(_FAR / decay)
     if (columns + far) * (rows + far) * points**2 > _MOST_POINTS:

@@ -43,7 +43,12 @@ def needs_extra() -> None:
 
 
 def check(path: Path) -> None:
-    """Refuse a file that is neither a page nor a picture, and pictures if the extra that draws them is missing."""
+    """Refuse a file that is neither a page nor a picture, and pictures if the extra that draws them is missing.
+
+    Raises:
+        InvalidParameter, UsageError: if the file has another ending, or the extra is missing.
+
+    """
     if path.suffix in (".svg", ".png"):
         needs_extra()
     elif path.suffix != ".html":

@@ -88,6 +88,7 @@ def perturb(
         UnknownName, SourceRefused: if a column is missing, or occurs twice.
         BudgetExceeded: if somebody's budget would be exceeded; then nothing is drawn.
         NotReleased: if the frame had rows of users after the draw who were not charged; then delete the folder.
+        InvalidParameter: if no folder is named, or the arguments do not fit together.
 
     """
     check_order(order)
