@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.bands import Band, Ints, crossings
+from ldpsql.estimates.bands import Band, crossings
 from ldpsql.estimates.linear import linear, of_ranges
 from ldpsql.estimates.measures import Functional, Measure, around, cut_to, normalised
 from ldpsql.estimates.scale import between, scale_of, spans_between, within
 from ldpsql.estimates.uncertainty import holding
-from ldpsql.inference.operators import Floats, Ranges
+from ldpsql.inference.operators import Floats, Ints, Ranges
 from ldpsql.inference.score_intervals import deviations
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Channels as linear maps, for estimation: one file for each structure, as for the samplers in `ldpsql.channels`."""
 
-from ldpsql.channels import Floats
+from ldpsql.channels import Floats, Ints
 from ldpsql.inference.operators.base import Operator, operator
 from ldpsql.inference.operators.bin_bits import BinOperator
 from ldpsql.inference.operators.blocks import BlocksOperator
@@ -34,6 +34,7 @@ __all__ = [
     "ExtendedOperator",
     "Floats",
     "GeometricOperator",
+    "Ints",
     "KeepOrSpreadOperator",
     "KeepOrWindowOperator",
     "KhatriRaoOperator",

@@ -10,14 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ldpsql.channels import Floats
-
-Ints: TypeAlias = NDArray[np.int64]
+from ldpsql.channels import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
