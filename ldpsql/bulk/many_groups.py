@@ -17,7 +17,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.fingerprints import agreed, of_source
 from ldpsql.bulk.groups.learning import Learned
-from ldpsql.bulk.groups.rows import CELL, PLACE, check_names, columns_of, keys_named, rows_of, schema_of
+from ldpsql.bulk.groups.rows import CELL, PLACE, check_keys, keys_named, result_columns, rows_of, schema_of
 from ldpsql.bulk.groups.runs import GroupRun, Select, Task
 from ldpsql.bulk.meter import Progress
 from ldpsql.bulk.prepared import destination_of
@@ -93,7 +93,7 @@ def estimate_groups(
         MechanismUnrecorded: if no mechanism is passed, and none is recorded.
 
     """
-    check_names(report, keys)
+    check_keys(report, keys)
     source = _named(reports)
     drew, method = agreed(of_source(con, source, report), mechanism, con), registry().estimator(estimator)
     refuse_pairs(drew)
@@ -157,7 +157,7 @@ def _joined(run: GroupRun, drew: Mechanism, method: Estimator) -> Select:
     typed = f"SELECT place AS {quoted(PLACE)}, cast_to_type(value, ({KIND}({sql_call(drew, run.cursor)}))[1]) AS value"
     run.cursor.execute(f"CREATE OR REPLACE TEMP TABLE __ldp_group_values AS {typed} FROM __ldp_group_texts")
     run.cursor.unregister("__ldp_group_texts")
-    made = columns_of(method)
+    made = result_columns(method)
     names = zip(run.cells.keys, keys_named(run.cells.keys, made), strict=True)
     keys, numbers = (f"g.{quoted(key)} AS {quoted(name)}" for key, name in names), (f"r.{name}" for name in made[1:])
     columns, values_of = ", ".join([*keys, "v.value", *numbers]), f"JOIN temp.__ldp_group_values AS v USING ({quoted(PLACE)})"

@@ -25,7 +25,7 @@ from ldpsql.channels.splitmix import hashed
 from ldpsql.errors import InternalError
 from ldpsql.ledger.digests import DIGEST
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
-from ldpsql.registry.agreement import marks
+from ldpsql.registry.agreement import digit_pairs
 from ldpsql.registry.fingerprint import fingerprint, order_of
 
 _WORDS = 8  # in one BLAKE2b digest
@@ -108,7 +108,7 @@ def channel_of(mechanism: CertifiedMechanism) -> list[str]:
 
     A new version of a plugin may draw otherwise from the same parameters: then its channel has other digits or another ratio.
     """
-    ((own, channel),) = marks([fingerprint(mechanism.mechanism)])
+    ((own, channel),) = digit_pairs([fingerprint(mechanism.mechanism)])
     return [own, channel, str(mechanism.certificate.ratio)]
 
 

@@ -60,14 +60,14 @@ def digits(fingerprints: Iterable[str]) -> set[str]:
     return {match[1] for line in fingerprints if (match := _LINE.match(line))}
 
 
-def marks(fingerprints: Iterable[str]) -> set[tuple[str, str]]:
+def digit_pairs(fingerprints: Iterable[str]) -> set[tuple[str, str]]:
     """Return the digits of mechanisms and of their channels; '' if a record has none of the channel."""
     return {(match[1], match[2] or "") for line in fingerprints if (match := _LINE.match(line))}
 
 
 def agree(fingerprints: Iterable[str], others: Iterable[str]) -> bool:
     """Return whether all fingerprints of one set stand for the same channel as all of another set."""
-    pairs = product(marks(fingerprints), marks(others))
+    pairs = product(digit_pairs(fingerprints), digit_pairs(others))
     return all(one[0] == other[0] and (one[1] == other[1] or "" in (one[1], other[1])) for one, other in pairs)
 
 
@@ -77,14 +77,14 @@ def several(fingerprints: Iterable[str]) -> bool:
     return not agree(lines, lines)
 
 
-def check(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
+def check_agreement(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
     """Refuse reports that another mechanism drew, or several; those without a fingerprint pass.
 
     Raises:
         OtherMechanism: if another mechanism drew them, or several did.
 
     """
-    if not marks(fingerprints) or agree(fingerprints, [own := fingerprint(mechanism)]):
+    if not digit_pairs(fingerprints) or agree(fingerprints, [own := fingerprint(mechanism)]):
         return
     if several(fingerprints):
         raise OtherMechanism("several mechanisms drew these reports", "estimate the reports of each by themselves")

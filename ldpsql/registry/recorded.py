@@ -7,7 +7,7 @@ from itertools import chain
 
 from ldpsql.errors import LdpError, MechanismUnrecorded, OtherMechanism
 from ldpsql.mechanisms.base import Mechanism
-from ldpsql.registry.agreement import Fingerprints, check, digits, several, written_mechanism
+from ldpsql.registry.agreement import Fingerprints, check_agreement, digits, several, written_mechanism
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.fingerprint import digits_of
 from ldpsql.registry.handles import MECHANISMS
@@ -40,7 +40,7 @@ def recorded(fingerprints: Fingerprints | None) -> Mechanism:
             "the mechanism that drew these reports is not written out, and none that is declared here has its fingerprint",
             f"{_REMEDY}, or declare it in ldpsql.toml",
         )
-    check(fingerprints, drawn_by)  # a plugin may have changed what the mechanism draws
+    check_agreement(fingerprints, drawn_by)  # a plugin may have changed what the mechanism draws
     return drawn_by
 
 
