@@ -16,7 +16,7 @@ os.environ["LDPSQL_CONFIG"] = os.devnull  # nor may its user's settings
 
 from ldpsql.inference import deadline
 from ldpsql.inference.solver import limits
-from ldpsql.registry.fingerprint import warn_unmarked
+from ldpsql.registry.agreement import warn_unmarked
 from ldpsql.registry.registry import registry
 from tests import attaching, commands, instances, seeds
 

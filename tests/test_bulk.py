@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,33 @@ def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DuckDBPyConn
                        20.0 + i % 40 AS age, 'secret ' || i AS secret FROM range({ROWS}) t(i)"""
         )
         yield con
+
+
+SWAPPED: dict[str, Callable[[DuckDBPyConnection], object]] = {
+    "the destination must be a path or the name of a table, not duckdb.DuckDBPyRelation": lambda con: perturb_copy(
+        con,
+        "reports.parquet",
+        con.table("people"),  # type: ignore[arg-type]
+        {"city": CITY},
+    ),
+    "the destination must be a path or the name of a table, not dict": lambda con: perturb_table(
+        con,
+        "people",
+        {"city": CITY},  # type: ignore[arg-type]
+        "reports",
+    ),
+    "keep must be a list of names of columns": lambda con: perturb_table(con, "people", "reports", {"city": CITY}, keep="day"),
+    "partition_by must be a list of names of columns": lambda con: perturb_copy(
+        con, "people", "reports", {"city": CITY}, keep=["day"], partition_by="day"
+    ),
+    "the names of columns must be strings": lambda con: perturb_table(con, "people", "reports", {1: CITY}),  # type: ignore[dict-item]
+}
+
+
+@pytest.mark.parametrize("message", SWAPPED)
+def test_arguments_in_the_place_of_others_are_refused_by_name(db: DuckDBPyConnection, message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        SWAPPED[message](db)
 
 
 @pytest.fixture

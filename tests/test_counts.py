@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -156,6 +157,12 @@ def test_the_errors_of_supports_are_those_that_occur() -> None:
     assert abs((z**2).sum() - 800) < 6 * np.sqrt(1600)
     covered = np.mean([(t["low"].to_numpy() <= truth) & (truth <= t["high"].to_numpy()) for t in inversions])
     assert covered > 0.95 - 6 * np.sqrt(0.95 * 0.05 / 800)
+
+
+@pytest.mark.parametrize("name", [None, 0, b"city", ["city"]])
+def test_a_column_is_named_by_a_string(name: Any) -> None:
+    with pytest.raises(InvalidParameter, match="the name of a column must be a string"):
+        partial_counts(reports(MECHANISMS["text"]), name)
 
 
 def test_what_are_no_sets_is_refused() -> None:

@@ -16,8 +16,9 @@ from ldpsql.channels import TOTAL, TableChannel
 from ldpsql.cli.app import app
 from ldpsql.errors import BadSettings, InvalidParameter, InvalidSpec, LdpError, OtherMechanism, SourceRefused, UnknownName
 from ldpsql.quoting import text_literal
+from ldpsql.registry.agreement import digits
 from ldpsql.registry.documents import document_text
-from ldpsql.registry.fingerprint import digits, fingerprint
+from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.sql.named import mechanism_of
 from tests import clients

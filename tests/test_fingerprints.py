@@ -25,7 +25,8 @@ from ldpsql.cli.app import app
 from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import CategoricalMechanism
-from ldpsql.registry.fingerprint import check, digits, fingerprint, of_schema, of_text, warn_unmarked
+from ldpsql.registry.agreement import check_agreement, digits, of_schema, of_text, warn_unmarked
+from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
 
 CITIES = ["Kyiv", "Lima", "Oslo", "Rome"]
@@ -368,11 +369,11 @@ def test_a_plugin_that_draws_otherwise_with_the_same_parameters_is_noticed_and_o
     with pytest.raises(OtherMechanism, match="with other probabilities than it has now"):
         ldpsql.estimate(stored, "city", new)
     with pytest.raises(OtherMechanism, match="several mechanisms"):
-        check(of_text(f"{line}\n{changed}"), new)
+        check_agreement(of_text(f"{line}\n{changed}"), new)
     before = re.sub(r"\.[0-9a-f]{16}", "", line)  # as it was written before there were digits of the channel
     for mechanism in (old, new):
-        check(of_text(before), mechanism)
-        check(of_text(f"{before}\n{fingerprint(mechanism)}"), mechanism)
+        check_agreement(of_text(before), mechanism)
+        check_agreement(of_text(f"{before}\n{fingerprint(mechanism)}"), mechanism)
 
 
 def test_reports_are_not_appended_to_those_of_the_same_plugin_that_drew_otherwise(con: DuckDBPyConnection) -> None:

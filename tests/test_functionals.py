@@ -18,7 +18,7 @@ from ldpsql.estimates.estimate import Estimates, estimate_counts, estimate_likel
 from ldpsql.estimates.functionals import Functional, Mean, Measure, Quantile, RangeShare, Variance
 from ldpsql.estimates.measures import cut_to
 from ldpsql.inference.counting import operator_of
-from ldpsql.inference.goodness import known_law, within
+from ldpsql.inference.goodness import known_law, log_p_within
 from ldpsql.inference.operators import DenseOperator, SupportOperator, packed
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
 from ldpsql.registry.registry import registry
@@ -295,7 +295,7 @@ def test_the_fit_of_set_reports_is_tested(con: DuckDBPyConnection, call: str) ->
 def test_bounds_of_the_fit_are_bounds() -> None:
     law = np.array([0.01, 0.2, 0.5, 0.28, 0.01])
     bound = np.array([np.exp(known_law(counts, law)[1]) for counts in RNG.multinomial(200, law, 5000).astype(np.float64)])
-    ranges = np.array([np.exp(within(shares, 200, 0.2, 0.5)) for shares in RNG.binomial(200, 0.2, (5000, 3)) / 200])
+    ranges = np.array([np.exp(log_p_within(shares, 200, 0.2, 0.5)) for shares in RNG.binomial(200, 0.2, (5000, 3)) / 200])
     for level in (0.5, 0.1, 0.01):
         allowed = 5000 * level + 5 * np.sqrt(5000 * level)  # five standard deviations
         assert (bound <= level).sum() <= allowed

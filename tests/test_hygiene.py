@@ -456,3 +456,14 @@ def test_a_csv_file_suggests_a_column_only_if_its_first_line_is_a_header(text: s
         ldpsql.estimate(str(tmp_path / "people.csv"), "citty" if "city" in text else "Lina", "krr(1, ['a', 'b'])")
     assert ("did you mean 'city'" in str(caught.value)) is hinted
     assert hinted or "the first line of a CSV file must name the columns" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "named"), [("city,country\nLima,Peru\n", "CITY", "city"), ("Lima,Peru\n", "lima", "Lima")]
+)
+def test_a_hint_may_name_a_column_in_the_case_that_a_file_of_text_has(
+    text: str, asked: str, named: str, tmp_path: Path
+) -> None:
+    (tmp_path / "people.csv").write_text(text)
+    with pytest.raises(ldpsql.LdpError, match=f"did you mean '{named}'"):
+        ldpsql.estimate(str(tmp_path / "people.csv"), asked, "krr(1, ['a', 'b'])")

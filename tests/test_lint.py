@@ -19,7 +19,7 @@ from ldpsql.errors import PrivacyLeakWarning, SourceRefused
 from ldpsql.mechanisms.base import certify
 from ldpsql.polars import LdpFrame, LdpNamespace
 from ldpsql.registry.registry import registry
-from ldpsql.sql.drawing import IN_PYTHON, Drawing, Draws
+from ldpsql.sql.drawing import IN_PYTHON, DrawingFunctions, Draws
 from ldpsql.sql.lint import lint
 from ldpsql.sql.repeated import MACROS
 from ldpsql.sql.scripts import lint_files
@@ -151,7 +151,7 @@ def test_the_functions_that_a_text_calls_are_those_that_duckdb_reads(text: str) 
 
 def test_a_volatile_function_of_the_registry_draws_unless_it_says_otherwise() -> None:
     volatile = [f for _, offered in registry().functions() for f in offered if isinstance(f, Scalar) and f.volatile]
-    drawing = {f.name for f in volatile if Drawing().of(f"SELECT {f.name}(x)") is Draws.REPORTS}
+    drawing = {f.name for f in volatile if DrawingFunctions().of(f"SELECT {f.name}(x)") is Draws.REPORTS}
     others = {"__ldp_budget", "__ldp_declarations", "__ldp_declare", "__ldp_order", "__ldp_parts"}
     assert {f.name for f in volatile if not f.name.startswith("__ldp_once")} - drawing == others
     assert not {f.name for f in volatile if f.name.startswith("__ldp_once")} & drawing  # permanent reports

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
 import pytest
 from duckdb import DuckDBPyConnection
 from typer.testing import CliRunner
@@ -149,6 +150,10 @@ def test_arguments_in_another_order_are_explained(reports: DuckDBPyConnection) -
     for report, keys in ((5, ["kind"]), ("city", "kind"), ("city", 5), ("city", [5])):
         with pytest.raises(InvalidParameter, match="names of columns"):
             ldpsql.estimate_groups(reports, "reports", "estimates", report=report, keys=keys)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match=r"not polars.DataFrame"):
+        ldpsql.estimate_groups(reports, pl.DataFrame(), "found", report="city", keys=["kind"])  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="the destination must be"):
+        ldpsql.estimate_groups(reports, "reports", None, report="city", keys=["kind"], mechanism=CITY)  # type: ignore[arg-type]
 
 
 KILLED = """

@@ -19,7 +19,7 @@ from ldpsql.bulk.writing import shuffling
 from ldpsql.bulk.writing.shuffling import random_arrangement, random_order, random_parts
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms.sampling import plausible
-from ldpsql.sql.drawing import Drawing, Draws
+from ldpsql.sql.drawing import DrawingFunctions, Draws
 from ldpsql.sql.lint import lint
 from ldpsql.sql.scripts import lint_files
 from tests import seeds
@@ -371,7 +371,7 @@ def test_names_of_columns_do_not_meet_those_of_the_macro(con: DuckDBPyConnection
 
 def test_lint_knows_that_it_perturbs_and_that_the_order_is_random(con: DuckDBPyConnection, tmp_path: Path) -> None:
     call = "FROM ldp.perturb_rows(people, {city: town()})"
-    assert Drawing.of_registry().of(call) is Draws.REPORTS
+    assert DrawingFunctions.of_registry().of(call) is Draws.REPORTS
     files = {
         "stored": f"CREATE TABLE r AS {call};",
         "view": f"CREATE VIEW r AS {call};",

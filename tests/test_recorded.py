@@ -20,7 +20,7 @@ from ldpsql.mechanisms.base import Mechanism
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
-from ldpsql.sql.drawing import Drawing
+from ldpsql.sql.drawing import DrawingFunctions
 from ldpsql.sql.drawn import stored_columns
 from ldpsql.sql.lint import lint
 
@@ -305,4 +305,4 @@ def test_statements_of_the_prompt_record_what_they_draw(tmp_path: Path) -> None:
 def test_the_columns_that_a_statement_draws_are_those_that_name_a_mechanism(
     statement: str, columns: dict[str, str] | None
 ) -> None:
-    assert stored_columns(statement, Drawing.of_registry()) == (None if columns is None else ('"r"', columns))
+    assert stored_columns(statement, DrawingFunctions.of_registry()) == (None if columns is None else ('"r"', columns))

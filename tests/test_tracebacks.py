@@ -260,6 +260,10 @@ FAILURES: dict[str, Callable[[Path], object]] = {
     "Domain.codes: another type": lambda _: Domain.of(["a", "b"]).codes(pa.array([NUMBER])),
     "Domain.locate": lambda _: Domain.of(["a", "b"]).locate(pa.array([NUMBER])),
     "certify: draw": lambda _: certified_mechanism().draw(pa.array([CANARY])),
+    "certify: draw at places": lambda _: certified_mechanism().drawer(pa.array([CANARY]))(np.zeros(3, np.int32)),
+    "certify: draw sets at places": lambda _: certified_mechanism(PAIRS).drawer(pa.array([[{"key": CANARY, "value": 0.5}]]))(
+        np.zeros(3, np.int32)
+    ),
     "certify: perturb": lambda _: certified_mechanism(LAPLACE).perturb(pa.array([NUMBER])),
     "certify: codes of a range": lambda _: certified_mechanism(LAPLACE).values.listed.codes(pa.array([NUMBER])),
     "certify: sets": lambda _: pairs().sets(pa.array([[{"key": CANARY, "value": 0.5}]])),

@@ -38,7 +38,12 @@ def _is_nearest(rule: Any) -> bool:
 
 @guarded
 def cell_centre(cells: pa.ChunkedArray, grids: pa.ChunkedArray) -> pa.Array:
-    """Return the centre of each cell; NULL for NULL."""
+    """Return the centre of each cell; NULL for NULL.
+
+    Raises:
+        WrongType, OutsideDomain: if a cell is not a whole number, or not that of a cell of the grid.
+
+    """
     column = plain(cells)
     if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
         raise WrongType("a cell must be a whole number", "as ldp.cell returns it")

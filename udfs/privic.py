@@ -43,7 +43,12 @@ def prior(priors: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.Array:
 @guarded
 @one_thread
 def advance(counts: pa.ChunkedArray, handles: pa.ChunkedArray, stops: pa.ChunkedArray) -> pa.Array:
-    """Return the step of each group of cycles (a list of counts and a list of mechanisms); NULL for a group without reports."""
+    """Return the step of each group of cycles (a list of counts and a list of mechanisms); NULL for a group without reports.
+
+    Raises:
+        BadCounts: if the counts are not maps.
+
+    """
     groups = plain(counts)
     kind = groups.type.value_type if pa.types.is_list(groups.type) else groups.type
     if not (pa.types.is_map(kind) or pa.types.is_null(kind)):

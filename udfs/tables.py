@@ -79,7 +79,12 @@ def _share(mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar) -> Share:
 
 @guarded
 def contrast_handle(plans: pa.ChunkedArray, ofs: pa.ChunkedArray, givens: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.Array:
-    """Return the handle of each difference between two conditions, under a plan."""
+    """Return the handle of each difference between two conditions, under a plan.
+
+    Raises:
+        InvalidParameter: if a condition is missing.
+
+    """
     out = []
     for plan, of, given, other in zip(plain(plans).to_pylist(), plain(ofs), plain(givens), plain(others), strict=True):
         if not given.is_valid or not other.is_valid:

@@ -28,7 +28,7 @@ from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.outcome import Fit, simplex_projection
 from ldpsql.inference.score_intervals import deviations, of_votes
 from ldpsql.mechanisms.base import Mechanism, certify_values
-from ldpsql.registry.fingerprint import KEY, NONE, Fingerprints, check, of_schema, together
+from ldpsql.registry.agreement import KEY, NONE, Fingerprints, check_agreement, of_schema, together
 from ldpsql.registry.registry import registry
 from ldpsql.reports import SetReports, impossible
 
@@ -64,7 +64,12 @@ class Counts:
     @classmethod
     @withheld
     def from_arrow(cls, table: Any) -> Counts:
-        """Return counts from the columns ``report`` and ``n`` of a frame of pandas or an Arrow stream."""
+        """Return counts from the columns ``report`` and ``n`` of a frame of pandas or an Arrow stream.
+
+        Raises:
+            BadCounts: if a column is missing, or the numbers are not counts.
+
+        """
         read = stream(table, ("report", "n")).read_all()
         if {"report", "n"} - set(read.column_names):
             raise BadCounts("counts must have the columns report and n", "SELECT city AS report, count(*) AS n")
@@ -192,7 +197,7 @@ def partial_supports(batches: Any, column: str, mechanism: Mechanism | str) -> S
     if not isinstance(certified.reports, SetReports) or not isinstance(certified.channel, SetChannel):
         raise InvalidParameter(f"{read.name} does not report sets of values", "use partial_counts")
     reports, numbers = 0, np.zeros(certified.reports.words * 64, dtype=np.int64)
-    check(of_frame(batches, column) or NONE, read)
+    check_agreement(of_frame(batches, column) or NONE, read)
     for batch in batches_of(_with(batches, column)):
         words = certified.reports.read(plain(batch.column(column)).drop_null())
         if not certified.channel.possible(words).all():

@@ -21,18 +21,18 @@ from ldpsql.errors import OtherMechanism, SourceRefused
 from ldpsql.ledger.datasets import parts, table_of
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.quoting import quoted, text_literal
-from ldpsql.registry.fingerprint import (
+from ldpsql.registry.agreement import (
     NONE,
     Fingerprints,
     agree,
-    check,
-    fingerprint,
-    marks,
+    check_agreement,
+    digit_pairs,
     of_schema,
     of_text,
     several,
     warn_unmarked,
 )
+from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
 from ldpsql.sql.named import mechanism_of
@@ -114,7 +114,7 @@ def add_comment(cursor: DuckDBPyConnection, path: tuple[str, ...] | None, column
     """Add a fingerprint to the comment of a column of the table catalog.schema.name, unless the comment has it."""
     line = fingerprint(mechanism)
     for (comment,) in _comments(cursor, path, column):
-        if not marks([line]) <= marks(of_text(comment)):
+        if not digit_pairs([line]) <= digit_pairs(of_text(comment)):
             text = f"{comment}\n{line}" if comment else line
             full = ".".join(map(quoted, (*(path or ()), column)))
             cursor.execute(f"COMMENT ON COLUMN {full} IS {text_literal(text)}")
@@ -165,7 +165,7 @@ def compare_comments(
     }
     table = next((one for one in full.get(len(path), []) if one in comments), None)
     written = of_text(comments[table]) if table else NONE
-    check(written, mechanism)
+    check_agreement(written, mechanism)
     return bool(written)
 
 
@@ -226,7 +226,7 @@ def check_files(path: str, column: str, mechanism: Mechanism) -> None:
         return
     with suppress(SourceRefused, OSError, pa.ArrowException):
         kind, files = files_of(Path(path))
-        check(of_files(kind, files, column) or NONE, mechanism)
+        check_agreement(of_files(kind, files, column) or NONE, mechanism)
 
 
 def agreed(
@@ -258,6 +258,6 @@ def compare(fingerprints: Fingerprints | None, mechanism: Mechanism) -> None:
         OtherMechanism: if another mechanism drew them.
 
     """
-    check(fingerprints or NONE, mechanism)
+    check_agreement(fingerprints or NONE, mechanism)
     if fingerprints is not None and not fingerprints:
         warn_unmarked()

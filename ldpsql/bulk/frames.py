@@ -36,7 +36,7 @@ from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.names import IBU
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
-from ldpsql.registry.fingerprint import Fingerprints, check
+from ldpsql.registry.agreement import Fingerprints, check_agreement
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import check_new_reports
@@ -135,6 +135,7 @@ def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
         ImpossibleReport, NotReports, NoReports: if the values cannot be reports of the mechanism.
         OtherMechanism: if the frame or the counts name another mechanism that drew them.
         MechanismUnrecorded: if no mechanism is passed, and none is named.
+        InvalidParameter: if the arguments are not those for a column, or for a frame.
 
     """
     frame = isinstance(reports, str | os.PathLike) or is_frame(reports)
@@ -268,7 +269,7 @@ def heavy_hitters(reports: Column | Counts, mechanism: Mechanism | str, top: int
     """
     drawn_by = registry().mechanism(mechanism)
     if isinstance(reports, Counts):
-        check(reports.fingerprints, drawn_by)
+        check_agreement(reports.fingerprints, drawn_by)
         counted = reports.one_group()
     else:
         column = column_of(reports).drop_null()
@@ -282,7 +283,7 @@ def heavy_hitters(reports: Column | Counts, mechanism: Mechanism | str, top: int
 
 def _likelihood(reports: Column | Counts, mechanism: Mechanism) -> Likelihood:
     if isinstance(reports, Counts):
-        check(reports.fingerprints, mechanism)
+        check_agreement(reports.fingerprints, mechanism)
         return counted_likelihood(reports.one_group(), mechanism)
     return column_likelihood(column_of(reports), mechanism)
 

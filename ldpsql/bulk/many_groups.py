@@ -7,6 +7,7 @@ one step are held, and the limit is the disk.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from time import monotonic
 
@@ -16,13 +17,16 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.fingerprints import agreed, of_source
 from ldpsql.bulk.groups.learning import Learned
-from ldpsql.bulk.groups.rows import CELL, PLACE, check_names, columns_of, keys_named, rows_of, schema_of
+from ldpsql.bulk.groups.rows import CELL, PLACE, check_keys, keys_named, result_columns, rows_of, schema_of
 from ldpsql.bulk.groups.runs import GroupRun, Select, Task
 from ldpsql.bulk.meter import Progress
+from ldpsql.bulk.prepared import destination_of
+from ldpsql.domains.arrays import shown_class
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.groups import GROUPS_AT_ONCE, estimated, refuse_pairs
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection, until_stopped
 from ldpsql.engine.threads import one_thread
+from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import operator_of
@@ -43,7 +47,7 @@ _SLOW, _FEW = 1 << 25, 16  # if groups take long: most values x reports x groups
 @stops_with_connection
 def estimate_groups(
     con: DuckDBPyConnection,
-    reports: str,
+    reports: str | os.PathLike[str],
     into: str,
     *,
     report: str,
@@ -84,16 +88,17 @@ def estimate_groups(
         DestinationExists: if the table exists and ``replace`` is false.
         UnfinishedRun: if an unfinished run is neither to be resumed nor replaced, or had other reports, columns, mechanism or
             estimator.
-        InvalidParameter: unless the keys are names of different columns.
+        InvalidParameter: unless the keys are names of different columns, and the reports have a name.
         OtherMechanism: if the table or the files record that another mechanism drew the reports.
         MechanismUnrecorded: if no mechanism is passed, and none is recorded.
 
     """
-    check_names(report, keys)
-    drew, method = agreed(of_source(con, reports, report), mechanism, con), registry().estimator(estimator)
+    check_keys(report, keys)
+    source = _named(reports)
+    drew, method = agreed(of_source(con, source, report), mechanism, con), registry().estimator(estimator)
     refuse_pairs(drew)
     with cursor_of(con) as cursor:
-        run = GroupRun(cursor, Task(reports, report, tuple(keys), (fingerprint(drew), str(method))), into)
+        run = GroupRun(cursor, Task(source, report, tuple(keys), (fingerprint(drew), str(method))), destination_of(into))
         run.begin(replace=replace, resume=resume)
         with run.unless_stopped(), one_thread, until(soonest(method.deadline)):
             at_once = groups_at_once(drew, method)
@@ -103,6 +108,15 @@ def estimate_groups(
                     progress(done, run.groups)
             run.publish()
     return run.groups
+
+
+def _named(reports: object) -> str:
+    """Return the name of a table or the path of files."""
+    if not isinstance(reports, str | os.PathLike):
+        raise InvalidParameter(
+            f"the reports must be a table or files, not {shown_class(reports)}", "name a frame: con.register('reports', frame)"
+        )
+    return os.fspath(reports)
 
 
 def _written(con: DuckDBPyConnection, run: GroupRun, drew: Mechanism, learned: Learned) -> Iterator[int]:
@@ -143,7 +157,7 @@ def _joined(run: GroupRun, drew: Mechanism, method: Estimator) -> Select:
     typed = f"SELECT place AS {quoted(PLACE)}, cast_to_type(value, ({KIND}({sql_call(drew, run.cursor)}))[1]) AS value"
     run.cursor.execute(f"CREATE OR REPLACE TEMP TABLE __ldp_group_values AS {typed} FROM __ldp_group_texts")
     run.cursor.unregister("__ldp_group_texts")
-    made = columns_of(method)
+    made = result_columns(method)
     names = zip(run.cells.keys, keys_named(run.cells.keys, made), strict=True)
     keys, numbers = (f"g.{quoted(key)} AS {quoted(name)}" for key, name in names), (f"r.{name}" for name in made[1:])
     columns, values_of = ", ".join([*keys, "v.value", *numbers]), f"JOIN temp.__ldp_group_values AS v USING ({quoted(PLACE)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,24 @@ from ldpsql.bulk.reading.sources import source_of
 from ldpsql.bulk.reading.unchanged import counted, readable_twice, witnessed
 from ldpsql.bulk.writing.forms import Form
 from ldpsql.bulk.writing.orders import Order
+from ldpsql.domains.arrays import shown_class
 from ldpsql.errors import DestinationRefused, InvalidParameter
 from ldpsql.reports import type_of
+
+
+def destination_of(argument: object) -> str:
+    """Return the path of a file, or the name of a table, to which a run writes.
+
+    Raises:
+        InvalidParameter: if the argument is neither, such as a source or the mechanisms.
+
+    """
+    if not isinstance(argument, str | os.PathLike):
+        raise InvalidParameter(
+            f"the destination must be a path or the name of a table, not {shown_class(argument)}",
+            "the order of the arguments is source, destination, columns",
+        )
+    return os.fspath(argument)
 
 
 def opened_source(

@@ -11,12 +11,12 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import LdpError
-from ldpsql.sql.drawing import Drawing
+from ldpsql.sql.drawing import DrawingFunctions
 from ldpsql.sql.drawn import drawn_columns, mechanisms_of, stored_columns
 
 
 @contextmanager
-def recorded_by(con: DuckDBPyConnection, sql: str, drawing: Drawing) -> Iterator[None]:
+def recorded_by(con: DuckDBPyConnection, sql: str, drawing: DrawingFunctions) -> Iterator[None]:
     """Within a ``with`` block that runs a statement, record what CREATE TABLE AS or INSERT draws as comments of its columns."""
     marking = _marking_of_statement(con, sql, drawing)
     yield
@@ -24,12 +24,12 @@ def recorded_by(con: DuckDBPyConnection, sql: str, drawing: Drawing) -> Iterator
         marking.write_if_there(con, appended=sql.lstrip()[:6].lower() == "insert")
 
 
-def marking_of_query(con: DuckDBPyConnection, table: str, sql: str, drawing: Drawing) -> Marking | None:
+def marking_of_query(con: DuckDBPyConnection, table: str, sql: str, drawing: DrawingFunctions) -> Marking | None:
     """Return what will record the mechanisms of the columns that a query draws into a table; None if it draws none."""
     return _marking(con, table, drawn_columns(sql, drawing))
 
 
-def _marking_of_statement(con: DuckDBPyConnection, sql: str, drawing: Drawing) -> Marking | None:
+def _marking_of_statement(con: DuckDBPyConnection, sql: str, drawing: DrawingFunctions) -> Marking | None:
     stored = stored_columns(sql, drawing) if drawing.of(sql) else None
     return None if stored is None else _marking(con, *stored)
 

@@ -19,7 +19,7 @@ from ldpsql.errors.boundary import withheld_block
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.datasets import Dataset, dataset_of
 from ldpsql.ledger.entries import ReleaseName
-from ldpsql.ledger.guard import GIVE_LEDGER, Guard, Permanent, guard_of, occupied
+from ldpsql.ledger.guard import GIVE_LEDGER, ChargedReports, Guard, guard_of, occupied
 from ldpsql.ledger.lasting import Reported, charge_columns_once
 from ldpsql.ledger.people import id_bytes
 from ldpsql.ledger.policy import ROW
@@ -161,7 +161,7 @@ def permanent_columns(
 
 def charge_permanent(
     guard: Guard, data: Dataset, mechanisms: Mapping[str, Mechanism], destination: str, table: pa.Table
-) -> tuple[list[Release], Permanent]:
+) -> tuple[list[Release], ChargedReports]:
     """Charge the permanent reports of the columns of a table; return a release for each column, and what may be drawn.
 
     Raises:

@@ -16,10 +16,10 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.charging import Charge, Charged, charged, check_ledger, is_published, mark_drawn, publish, written_release
 from ldpsql.bulk.columns.chosen import chosen_columns
-from ldpsql.bulk.columns.mechanisms import Columns
+from ldpsql.bulk.columns.mechanisms import Columns, names_of
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.meter import Meter, Progress
-from ldpsql.bulk.prepared import check_destination, check_partition, opened_source, task_of
+from ldpsql.bulk.prepared import check_destination, check_partition, destination_of, opened_source, task_of
 from ldpsql.bulk.writing.forms import Form
 from ldpsql.bulk.writing.orders import Drawing, Order, check_order
 from ldpsql.bulk.writing.staging import Staging, already_exists
@@ -98,14 +98,15 @@ def perturb_copy(
         SourceRefused: if the source does not exist or cannot be read.
         UnknownName: if the source lacks a column.
         PrivacyError: if a value cannot be perturbed, or a budget would be exceeded. Then nothing is published.
+        InvalidParameter: if the arguments do not fit together, or one stands in the place of another.
 
     """
     check_order(order)
-    target = Path(destination).absolute()
+    target = Path(destination_of(destination)).absolute()
     chosen = chosen_columns(columns, keep, policy, con, permanent=permanent)
     charge = chosen.charge(charge, con)
     projection = chosen.projection(charge, con, permanent=permanent, key=key, user=user)
-    form = Form.of(target, tuple(partition_by))
+    form = Form.of(target, names_of(partition_by, "partition_by"))
     check_partition(form, projection)
     opened = opened_source(con, source, projection, charge, split=form.folder)
     check_destination(target, form, projection, opened)
@@ -179,25 +180,21 @@ def perturb_table(
         SourceRefused: if the source does not exist or cannot be read.
         UnknownName: if the source lacks a column.
         PrivacyError: if a value cannot be perturbed, or a budget would be exceeded. Then nothing is published.
+        InvalidParameter: if the arguments do not fit together, or one stands in the place of another.
 
     """
     check_order(order)
+    name = table_name(into := destination_of(into))
     chosen = chosen_columns(columns, keep, policy, con, permanent=permanent)
     charge = chosen.charge(charge, con)
     projection = chosen.projection(charge, con, permanent=permanent, key=key, user=user)
-    name = table_name(into)
     if replace and append:
         raise InvalidParameter("a table is either replaced or appended to", "choose one")
     there, place = is_there(con, name), f"{database_of(con)} {into}"
     if there and not (replace or append or resume):
         raise already_exists(into)
     opened = opened_source(con, source, projection, charge)
-    if (
-        resume
-        and charge
-        and projection.permanent is None
-        and (token := written_release(con, charge, opened, projection, place))
-    ):
+    if resume and charge and (token := written_release(con, charge, opened, projection, place)):
         publish(charge, token)
         return Run(0, 0, 1, token)
     if there and not (replace or append):

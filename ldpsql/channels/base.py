@@ -16,6 +16,7 @@ Codes: TypeAlias = NDArray[np.int32]  # positions: of a value in the domain, of 
 Weights: TypeAlias = NDArray[np.uint64]  # probabilities, in whole numbers
 Words64: TypeAlias = NDArray[np.uint64]  # words of 64 bits
 Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
 Drawn: TypeAlias = NDArray[Any]  # positions (n,), or the words of reports that are too many to number (n, words)
 
 Held_contra = TypeVar("Held_contra", contravariant=True)

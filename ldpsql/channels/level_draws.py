@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.base import TOTAL, Codes, Weights
+from ldpsql.channels.base import TOTAL, Codes, Ints, Weights
 from ldpsql.channels.hashed import OrthogonalHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
-from ldpsql.channels.level_hashes import LevelHashes, Numbers, Response, answer_of, functions_of
+from ldpsql.channels.level_hashes import LevelHashes, Response, answer_of, functions_of
 from ldpsql.channels.randomness import Words
 
 Halves: TypeAlias = NDArray[np.uint32]  # of a word: there are fewer than 2^31 reports
@@ -22,7 +22,7 @@ Halves: TypeAlias = NDArray[np.uint32]  # of a word: there are fewer than 2^31 r
 _HALF, _LOWER = np.uint64(32), np.uint64((1 << 32) - 1)
 
 
-def levels_of(words: Weights, levels: int) -> Numbers:
+def levels_of(words: Weights, levels: int) -> Ints:
     """Return the level that the lower half of each random word decides."""
     scaled = words & _LOWER
     scaled *= np.uint64(levels)
@@ -37,7 +37,7 @@ class Lengths:
         self._halved = all(length.bit_count() == 1 for length in lengths)
         self._lengths = np.array([length.bit_length() - 1 if self._halved else length for length in lengths], dtype=np.int32)
 
-    def blocks(self, values: Codes, levels: Numbers) -> Codes:
+    def blocks(self, values: Codes, levels: Ints) -> Codes:
         """Return the block of each value at its own level."""
         own = self._lengths.take(levels)
         return np.right_shift(values, own, out=own) if self._halved else np.floor_divide(values, own, out=own)
@@ -49,7 +49,7 @@ class Blocks:
     def __init__(self, blocks: list[Codes]) -> None:
         self._inputs, self._blocks = len(blocks[0]), np.concatenate(blocks)
 
-    def blocks(self, values: Codes, levels: Numbers) -> Codes:
+    def blocks(self, values: Codes, levels: Ints) -> Codes:
         """Return the block of each value at its own level."""
         return self._blocks.take(levels * self._inputs + values)
 
@@ -57,7 +57,7 @@ class Blocks:
 class Nodes(NamedTuple):
     """Reports: for each one its level, its function, and the response to the hash of the block."""
 
-    levels: Numbers
+    levels: Ints
     seeds: Halves
     symbols: Halves
 
@@ -72,7 +72,7 @@ class LevelDraws:
 
     """
 
-    def __init__(self, responses: tuple[Response, ...], starts: Numbers, layout: Lengths | Blocks) -> None:
+    def __init__(self, responses: tuple[Response, ...], starts: Ints, layout: Lengths | Blocks) -> None:
         answers, seeds = [answer_of(one) for one in responses], [functions_of(one) for one in responses]
         self._layout, self._hashed = layout, HashedLevels(responses)
         self._starts, self._sizes = starts[:-1].astype(np.uint32), np.array([one.size for one in answers], dtype=np.uint32)
@@ -98,7 +98,7 @@ class LevelDraws:
         out += self._starts.take(nodes.levels)
         return out.view(np.int32)
 
-    def _seeds(self, halves: Weights, levels: Numbers, words: Words) -> Halves:
+    def _seeds(self, halves: Weights, levels: Ints, words: Words) -> Halves:
         """Return the function that the half of a word decides, as `OrthogonalHash` weighs them; rarely with further bits.
 
         A word is a function times its weight and a rest. A half decides unless the rest reaches over an edge, which is at most
@@ -114,7 +114,7 @@ class LevelDraws:
             scaled[unsure] = np.minimum(whole // self._steps[levels[unsure]], counts[unsure] - np.uint64(1))
         return scaled.astype(np.uint32)
 
-    def _answers(self, symbols: Halves, levels: Numbers, sizes: Halves, words: Words) -> Halves:
+    def _answers(self, symbols: Halves, levels: Ints, sizes: Halves, words: Words) -> Halves:
         """Draw how far to move on from each symbol, as `KeepOrSpread` does: levels keep theirs more or less often."""
         steps = words(len(levels)) // self._spreads.take(levels)
         moved = np.minimum(steps, sizes - np.uint32(1)).astype(np.uint32)
@@ -132,7 +132,7 @@ class HashedLevels:
         self._has_direct = bool(self._direct.any())
         self._groups = [HashGroup(responses, symbols, alone=len(hashed) == 1) for symbols in hashed]
 
-    def hash(self, levels: Numbers, seeds: Halves, blocks: Codes) -> Halves:
+    def hash(self, levels: Ints, seeds: Halves, blocks: Codes) -> Halves:
         """Return the symbol of each block of a level under its function."""
         out = self._own(levels, blocks)
         if len(self._groups) == 1:
@@ -143,7 +143,7 @@ class HashedLevels:
             out[rows] = group.hash(levels.take(rows), seeds.take(rows), blocks.take(rows))
         return out
 
-    def _own(self, levels: Numbers, blocks: Codes) -> Halves:
+    def _own(self, levels: Ints, blocks: Codes) -> Halves:
         """Return the blocks of levels without a hash, else 0."""
         if not self._has_direct:
             return np.zeros(len(levels), dtype=np.uint32)
@@ -164,7 +164,7 @@ class HashGroup:
         self._starts = np.full(len(responses), spare, dtype=np.int32)
         self._starts[self.has] = starts
 
-    def hash(self, levels: Numbers, seeds: Halves, blocks: Codes) -> NDArray[np.unsignedinteger]:
+    def hash(self, levels: Ints, seeds: Halves, blocks: Codes) -> NDArray[np.unsignedinteger]:
         """Return the hash of each block."""
         nodes = self._starts.take(levels)
         nodes += blocks

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.base import Weights
+from ldpsql.channels.base import Ints, Weights
 from ldpsql.channels.galois import Elements, Field, coordinatewise
 from ldpsql.channels.hashed import OrthogonalHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
@@ -22,7 +22,6 @@ from ldpsql.channels.keep_or_spread import KeepOrSpread
 _EXACT = 1 << 24  # whole numbers up to here are exact in a float of 32 bits
 _BITS, _TWICE = 64, np.uint64((1 << 32) + 1)  # of a word; a half times this is the word with two of it
 
-Numbers: TypeAlias = NDArray[np.int64]
 Whole: TypeAlias = NDArray[np.integer]
 Response: TypeAlias = KeepOrSpread | OrthogonalHash
 
@@ -47,7 +46,7 @@ class Lanes:
         """Digits of a word."""
         return _BITS // self.width
 
-    def packed(self, numbers: Numbers, *, turned: bool = False) -> list[Weights]:
+    def packed(self, numbers: Ints, *, turned: bool = False) -> list[Weights]:
         """Return words with the digits of each number, the lowest first, or the opposite with ``turned``."""
         out = []
         for start in range(0, self.digits, self.each):
@@ -187,11 +186,11 @@ class LevelHashes:
         return [*(first[one.dimension] for one in self.hashes), ends[-1]]
 
     @property
-    def _point_numbers(self) -> Numbers:
+    def _point_numbers(self) -> Ints:
         points = [one.point_numbers for one in self._longest.values()]
         return np.concatenate([*points, np.zeros(self.spare, dtype=np.int64)])
 
-    def _for_digit(self, numbers: Numbers, digit: int) -> Numbers:
+    def _for_digit(self, numbers: Ints, digit: int) -> Ints:
         """Return the numbers whose inner products with functions, in base p, are one digit of the hashes."""
         return coordinatewise(numbers, self._image(digit), self._widest.dimension)
 

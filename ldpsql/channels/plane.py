@@ -46,13 +46,17 @@ def clamped_plane(columns: int, rows: int, decay: float, points: int = 1) -> NDA
         InvalidParameter: if the noise reaches too far to be added up.
 
     """
-    return pairs(noise_tables(columns, rows, decay, points), np.arange(columns * rows))
+    return _pairs(_noise_of_decay(columns, rows, decay, points), np.arange(columns * rows))
 
 
-def noise_tables(columns: int, rows: int, decay: float, points: int) -> NDArray[np.float64]:
+def _noise_of_decay(columns: int, rows: int, decay: float, points: int) -> NDArray[np.float64]:
     """Return the noise at each offset of columns and of rows, shape (2, 2, columns, rows).
 
     The first axis selects noise at that offset of columns only, or at that offset and beyond; the second does so for rows.
+
+    Raises:
+        InvalidParameter: if the noise spreads over more cells than a table may have.
+
     """
     far = ceil(_FAR / decay)
     if (columns + far) * (rows + far) * points**2 > _MOST_POINTS:
@@ -62,7 +66,7 @@ def noise_tables(columns: int, rows: int, decay: float, points: int) -> NDArray[
     return np.array([[t[:columns, :rows], t[:, ::-1].cumsum(axis=1)[:, ::-1][:columns, :rows]] for t in by_column])
 
 
-def pairs(tables: NDArray[np.float64], values: NDArray[np.int64]) -> NDArray[np.float64]:
+def _pairs(tables: NDArray[np.float64], values: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the noise for some values and all reports, both numbered row by row: shape (values, columns * rows)."""
     columns, rows = tables.shape[2:]
     row, column = np.divmod(values, columns)

@@ -62,11 +62,11 @@ def ask(
 
     Example: ldpsql ask reports.parquet report --share income=high --given education=doctor
     """
-    from ldpsql.cli.asking import Question
+    from ldpsql.cli.asking import ConditionalQuestion
     from ldpsql.cli.source import reading
     from ldpsql.errors import NoReports
 
-    question = Question.asked(
+    question = ConditionalQuestion.asked(
         {"table": table, "share": share, "mean": mean, "variance": variance, "median": median, "independence": independence},
         given or [],
         versus,

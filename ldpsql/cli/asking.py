@@ -27,7 +27,7 @@ _COMPARED = {"share", "mean"}  # of which differences have p-values
 
 
 @dataclass(frozen=True)
-class Question:
+class ConditionalQuestion:
     """A question: what is asked, of which columns or values, and the conditions."""
 
     kind: str
@@ -39,7 +39,7 @@ class Question:
     @classmethod
     def asked(
         cls, options: Mapping[str, str | list[str] | None], given: Sequence[str], versus: Sequence[str] | None, apart: bool
-    ) -> Question:
+    ) -> ConditionalQuestion:
         """Return the question that options ask.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ldpsql.bulk.groups.rows import columns_of, keys_named
+from ldpsql.bulk.groups.rows import keys_named, result_columns
 from ldpsql.cli.sides import Sides
 from ldpsql.cli.source import Reports
 from ldpsql.engine.functions import struct_text
@@ -17,7 +17,7 @@ def shares(of: Reports, keys: Sequence[str]) -> str:
     made, method = sql_call(of.mechanism, of.con), text_literal(str(of.estimator))
     if not keys:
         return f"FROM ldp.estimate({of.table}, {of.reports}, {made}, estimator := {method})"
-    names = zip(keys_named(keys, columns_of(of.estimator)), keys, strict=True)
+    names = zip(keys_named(keys, result_columns(of.estimator)), keys, strict=True)
     groups = struct_text({name: quoted(key) for name, key in names})
     call = f"ldp.estimate_by({of.table}, {of.reports}, {groups}, {made}, estimator := {method})"
     # within a group the values keep the order of the domain

@@ -27,10 +27,10 @@ def compared(con: DuckDBPyConnection, source: str, column: str, mechanism: Mecha
 
     """
     from ldpsql.bulk.fingerprints import of_source
-    from ldpsql.registry.fingerprint import NONE, REMEDY, UNMARKED, check
+    from ldpsql.registry.agreement import NONE, REMEDY, UNMARKED, check_agreement
 
     fingerprints = of_source(con, source, column)
-    check(fingerprints or NONE, mechanism)
+    check_agreement(fingerprints or NONE, mechanism)
     yield
     if fingerprints is not None and not fingerprints:
         typer.echo(f"note: {UNMARKED}: {REMEDY}", err=True)

@@ -70,9 +70,9 @@ def _run(con: DuckDBPyConnection, text: str, form: Format) -> None:
 
     from ldpsql.bulk.recording import recorded_by
     from ldpsql.engine.interrupting import interruptible
-    from ldpsql.sql.drawing import Drawing
+    from ldpsql.sql.drawing import DrawingFunctions
 
-    drawing = Drawing()
+    drawing = DrawingFunctions()
     drawing.read(con)
     for statement in con.extract_statements(text):
         drawing.define_all(statement.query)

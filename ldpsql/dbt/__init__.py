@@ -22,12 +22,12 @@ from duckdb import DuckDBPyConnection
 from ldpsql.dbt.models import is_permanent, perturbing, refuse_redrawn, refuse_uncharged
 from ldpsql.dbt.records import Records
 from ldpsql.dbt.releases import Releases, relation_of
-from ldpsql.dbt.statements import Statements
+from ldpsql.dbt.statements import StatementChecks
 from ldpsql.errors import InvalidParameter, LdpError, UnknownName
 from ldpsql.ledger.configured import configured_key, configured_ledger
 from ldpsql.ledger.guard import Guard, guard_of
 from ldpsql.sql.attach import attach
-from ldpsql.sql.drawing import Drawing, Draws
+from ldpsql.sql.drawing import DrawingFunctions, Draws
 
 _OPTIONS = ("mechanisms", "ledger", "catalog")
 _MATERIALISES = ("run", "build", "retry")
@@ -42,7 +42,7 @@ class Plugin(BasePlugin):
         self._releases: Releases | None = None
         self._guard: Guard | None = None
         self._con: DuckDBPyConnection | None = None
-        self._drawing, self._statements, self._records = Drawing(), Statements(), Records()
+        self._drawing, self._statements, self._records = DrawingFunctions(), StatementChecks(), Records()
         self._read: tuple[Any, dict[str, Draws]] | None = None
         with _shown():
             if unknown := own.keys() - set(_OPTIONS):

@@ -7,7 +7,7 @@ from typing import Any
 
 from ldpsql.dbt.reading import draws_of, macros_in
 from ldpsql.errors import NotReleased, Redrawn
-from ldpsql.sql.drawing import Drawing, Draws
+from ldpsql.sql.drawing import DrawingFunctions, Draws
 
 _NOT_STORED = ("view", "ephemeral")
 _NEVER_RUN = ("analysis",)
@@ -15,7 +15,7 @@ _KEEP = "materialize them as incremental, with unique_key and full_refresh=false
 _KEEP_OR_SAY_SO = f"{_KEEP}, or, if new reports at each run are intended, set meta={{'ldp': {{'redraw': true}}}}"
 
 
-def perturbing(manifest: Any, drawing: Drawing) -> dict[str, Draws]:
+def perturbing(manifest: Any, drawing: DrawingFunctions) -> dict[str, Draws]:
     """Return the nodes of dbt's manifest that perturb, by themselves, in a hook or through macros, by their ids.
 
     Args:
@@ -34,7 +34,7 @@ def perturbing(manifest: Any, drawing: Drawing) -> dict[str, Draws]:
     return {name: draws for name, draws in drawn.items() if draws is not Draws.NOTHING}
 
 
-def refuse_redrawn(nodes: Iterable[Any], drawing: Drawing) -> None:
+def refuse_redrawn(nodes: Iterable[Any], drawing: DrawingFunctions) -> None:
     """Refuse nodes that perturb and do not keep what they drew.
 
     Args:
@@ -94,7 +94,7 @@ def redraws_on_purpose(node: Any) -> bool:
     return isinstance(release, dict) and release.get("redraw") is True
 
 
-def _why_redrawn(node: Any, drawing: Drawing) -> str:
+def _why_redrawn(node: Any, drawing: DrawingFunctions) -> str:
     """Return what makes dbt draw the reports of a node again, or the empty string."""
     materialized = str(node.config.materialized)
     if node.resource_type == "model" and materialized in _NOT_STORED:
@@ -121,7 +121,7 @@ def _list(redrawn: list[tuple[str, str]]) -> str:
     return ", ".join(sorted(f"{name} ({why})" for name, why in redrawn))
 
 
-def _draws(node: Any, macros: Mapping[str, Any], drawing: Drawing) -> Draws:
+def _draws(node: Any, macros: Mapping[str, Any], drawing: DrawingFunctions) -> Draws:
     """Return what a node draws: in its text, its hooks and the macros that it calls, directly or through others."""
     called = _called(node, macros, {})
     texts = [*_hooks(node), *(_text(macro) for macro in called.values())]

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldpsql.sql.drawing import IN_PYTHON, Drawing, Draws
+from ldpsql.sql.drawing import IN_PYTHON, DrawingFunctions, Draws
 
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 _JINJA = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
@@ -14,7 +14,7 @@ _CALLED = re.compile(r"(\w+)[\"`]?\s*\(")
 _MAKES_A_MACRO = re.compile(r"\bcreate\s+(or\s+replace\s+)?(temp(orary)?\s+)?(macro|function)\b", re.IGNORECASE)
 
 
-def draws_of(text: str, drawing: Drawing, *, python: bool = False) -> Draws:
+def draws_of(text: str, drawing: DrawingFunctions, *, python: bool = False) -> Draws:
     """Return what a text draws; what Jinja inserts is read when dbt runs it."""
     if python:
         return _draws_of_python(text, drawing)
@@ -34,7 +34,7 @@ def _without_jinja(text: str) -> str:
     return _JINJA.sub(" x ", _COMMENT.sub(" ", text))
 
 
-def _draws_of_python(code: str, drawing: Drawing) -> Draws:
+def _draws_of_python(code: str, drawing: DrawingFunctions) -> Draws:
     """Return what Python code draws: through functions of ldpsql, or in strings that are SQL."""
     try:
         tree = ast.parse(code)

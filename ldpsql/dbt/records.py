@@ -9,7 +9,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.recording import marking_of_query
-from ldpsql.sql.drawing import Drawing
+from ldpsql.sql.drawing import DrawingFunctions
 
 
 class Records:
@@ -19,7 +19,7 @@ class Records:
         self._markings: dict[str, Marking | None] = {}
         self._lock = Lock()
 
-    def begin(self, node: Any, con: DuckDBPyConnection, drawing: Drawing) -> None:
+    def begin(self, node: Any, con: DuckDBPyConnection, drawing: DrawingFunctions) -> None:
         """Read which columns a model draws, and the comments of its table, before its first statement that draws."""
         with self._lock:
             if node.unique_id not in self._markings and node.relation_name:

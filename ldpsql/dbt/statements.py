@@ -10,7 +10,7 @@ from dbt_common.events.functions import warn_or_error
 
 from ldpsql.dbt.models import redraws_on_purpose, refuse_redrawn
 from ldpsql.errors import Redrawn
-from ldpsql.sql.drawing import Drawing, Draws
+from ldpsql.sql.drawing import DrawingFunctions, Draws
 from ldpsql.sql.scripts import IN_ORDER, SHUFFLE
 from ldpsql.sql.structure import keeps_order
 from ldpsql.sql.tokens import Statement, statements
@@ -19,13 +19,13 @@ _ASKED_FOR = "run-operation"  # a person starts each of its runs
 _FIXTURES = "unit_test."  # their rows are not of people
 
 
-class Statements:
+class StatementChecks:
     """The checks of one run's statements; each node is warned about once."""
 
     def __init__(self) -> None:
         self._warned: set[str] = set()
 
-    def check(self, sql: str, connection: str, drawing: Drawing) -> Any:
+    def check(self, sql: str, connection: str, drawing: DrawingFunctions) -> Any:
         """Refuse a statement that perturbs and does not store what it draws; warn if reports keep the order of the rows.
 
         Returns:

@@ -282,7 +282,12 @@ def sql_steps_to_bins(low: str, high: str, step: str, most: str) -> tuple[str, s
 
 
 def doubles(column: pa.Array) -> NDArray[np.float64]:
-    """Return a column of numbers in double precision, 0 for NULL."""
+    """Return a column of numbers in double precision, 0 for NULL.
+
+    Raises:
+        WrongType: if they are not numbers.
+
+    """
     if pa.types.is_null(column.type):
         return np.zeros(len(column))
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)):

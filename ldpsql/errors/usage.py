@@ -86,7 +86,7 @@ class UnknownName(UsageError):
     def __init__(self, kind: str, name: str, known: Iterable[str], otherwise: str = "there is none") -> None:
         """``otherwise`` is the hint if there is no list of names."""
         known = sorted(known)
-        close = difflib.get_close_matches(name, known, n=1)
+        close = [other for other in known if other.casefold() == name.casefold()] or difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}" if known else otherwise
         super().__init__(f"there is no {kind} named '{name}'", hint, kind=kind, name=name, known=known)
 

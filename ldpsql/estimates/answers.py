@@ -12,14 +12,16 @@ from ldpsql.domains.columns import finite_or_null
 from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import TableCells, column_of_table, columns_named, named_place, python_condition
+from ldpsql.estimates.contrasts import Contrast, difference
+from ldpsql.estimates.independence import Columns, Independence, independence
+from ldpsql.estimates.measures import TableFunctional
+from ldpsql.estimates.narrowing import Q, asked
 from ldpsql.estimates.scale import scale_of
+from ldpsql.estimates.spans import Quantile, Quantiles
+from ldpsql.estimates.tables import Margin, MeanOf, QuantileOf, Share, VarianceOf
 
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
-    from ldpsql.estimates.independence import Independence
-    from ldpsql.estimates.measures import TableFunctional
-    from ldpsql.estimates.narrowing import Q
-    from ldpsql.estimates.tables import MeanOf, Share
 
 
 class Answer(NamedTuple):
@@ -75,8 +77,6 @@ class Answers:
             InvalidDomain: if the values have no order.
 
         """
-        from ldpsql.estimates.tables import VarianceOf  # noqa: PLC0415  # it reads estimates, and so do the others below
-
         return self._answer(VarianceOf(*self._place(of, given)))
 
     def quantile(self, q: float, of: str | None = None, given: Any = None) -> Answer:
@@ -87,9 +87,6 @@ class Answers:
             InvalidParameter: if q is not between 0 and 1.
 
         """
-        from ldpsql.estimates.spans import Quantile, Quantiles  # noqa: PLC0415
-        from ldpsql.estimates.tables import QuantileOf  # noqa: PLC0415
-
         place, where = self._place(of, given)
         own, _ = column_of_table(self.of.values, place)
         measure, scale = self._measure(QuantileOf(place, where, quantiles=Quantiles((Quantile(q),)))), scale_of(own)
@@ -105,8 +102,6 @@ class Answers:
             given: some of them: shares are then of the rows with the same values of these.
 
         """
-        from ldpsql.estimates.tables import Margin  # noqa: PLC0415
-
         values = self.of.values
         margin = Margin.checked(columns_named(values, columns), () if given is None else columns_named(values, given))
         estimates, own = self._asked(margin)
@@ -126,8 +121,6 @@ class Answers:
             versus: the second condition.
 
         """
-        from ldpsql.estimates.contrasts import Contrast  # noqa: PLC0415
-
         return TestedAnswer(*self._measure(Contrast(self._number(of, given), self._number(of, versus)), "p_value"))
 
     def independence(self, columns: Sequence[str]) -> Independence:
@@ -138,8 +131,6 @@ class Answers:
             NotApplicable: if the table of all columns has too many cells.
 
         """
-        from ldpsql.estimates.independence import Columns, independence  # noqa: PLC0415
-
         return independence(*self._asked(Columns(columns_named(self.of.values, columns))))[0]
 
     def compare(self, other: Answers, of: Any = None, given: Any = None) -> TestedAnswer:
@@ -149,8 +140,6 @@ class Answers:
             InvalidParameter: if the values differ.
 
         """
-        from ldpsql.estimates.contrasts import difference  # noqa: PLC0415
-
         if self.of.values != other.of.values:
             raise InvalidParameter(
                 "the two estimates have different values", "use mechanisms with the same columns and domains"
@@ -163,16 +152,12 @@ class Answers:
         return self._mean(of, given) if named or of is None else self._share(of, given)
 
     def _share(self, of: Any, given: Any) -> Share:
-        from ldpsql.estimates.tables import Share  # noqa: PLC0415
-
         cells = python_condition(self.of.values, of)
         if cells is None:
             raise InvalidParameter("a share needs a value or a condition", "such as {'city': 'Lima'}")
         return Share(cells, python_condition(self.of.values, given))
 
     def _mean(self, of: str | None, given: Any) -> MeanOf:
-        from ldpsql.estimates.tables import MeanOf  # noqa: PLC0415
-
         return MeanOf(*self._place(of, given))
 
     def _place(self, of: str | None, given: Any) -> tuple[int | None, TableCells | None]:
@@ -181,8 +166,6 @@ class Answers:
 
     def _asked(self, question: Q) -> tuple[Estimates, Q]:
         """Return the estimates of the columns that a question is about, and the question about these."""
-        from ldpsql.estimates.narrowing import asked  # noqa: PLC0415
-
         return asked(self.of.only(self.group), question)
 
     def _answer(self, functional: TableFunctional) -> Answer:

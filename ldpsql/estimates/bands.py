@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldpsql.errors import OutOfTime
-from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import of_ranges
 from ldpsql.estimates.uncertainty import likeliest
 from ldpsql.inference.deadline import until
-from ldpsql.inference.operators import Floats, Ranges
+from ldpsql.inference.operators import Floats, Ints, Ranges
 from ldpsql.inference.score_intervals import deviations
+
+if TYPE_CHECKING:
+    from ldpsql.estimates.estimate import Estimates
 
 _MOST_CUTS = 4096  # of a range, at which a band is computed at a time
 _POINTS = 24  # cuts around a quantile, over which errors are averaged
@@ -22,8 +23,6 @@ _REACH = 3.0  # errors from a quantile to the outermost of these
 _LEAST = 0.2  # of an error: what at least differs from cut to cut
 _STEPS = 4
 _ROOM = 20
-
-Ints = NDArray[np.int64]
 
 
 class Band(NamedTuple):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import covariances
 from ldpsql.estimates.measures import Measure, TableFunctional, cut_to
-from ldpsql.estimates.ratios import Two, statistic, within
+from ldpsql.estimates.ratios import Two, differences_within, statistic
 from ldpsql.estimates.tables import MeanOf, Share, of_theta
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.score_intervals import deviations, widening
+
+if TYPE_CHECKING:
+    from ldpsql.estimates.estimate import Estimates
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def difference(first: Estimates, one: Share | MeanOf, second: Estimates, other: 
     two = two_ratios(first, one, second, other)
     z, unit = deviations(first.estimator.confidence), one.unit(first.values)
     known = ~two.unknown
-    middle, low, high = within(two.filled(), z, 2.0)
+    middle, low, high = differences_within(two.filled(), z, 2.0)
     error, off = (high - low) / (2 * z), 2 * unit.off
     wider = widening(error, off, z)
     estimate = _estimated(first, one) - _estimated(second, other)

@@ -15,6 +15,7 @@ from ldpsql.errors import InvalidParameter, NotReports, OutOfTime
 from ldpsql.estimates.answers import Answers
 from ldpsql.estimates.diagnosis import MISFIT, Diagnosis, large_map, unknown_shares
 from ldpsql.estimates.fitting import check_possible, fitted
+from ldpsql.estimates.top import top_table
 from ldpsql.estimates.uncertainty import (
     FALSE_ALARM,
     Intervals,
@@ -173,8 +174,6 @@ class Estimate(Answers):
             InvalidParameter: unless the count is a whole number from 1.
 
         """
-        from ldpsql.estimates.top import top_table  # noqa: PLC0415  # that module reads estimates
-
         return top_table(self, count)
 
     def __repr__(self) -> str:

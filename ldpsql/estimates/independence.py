@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter, NotApplicable
 from ldpsql.estimates.conditions import groups_of
-from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.measures import normalised
 from ldpsql.estimators.tables import mutual_information
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import simplex_projection
+
+if TYPE_CHECKING:
+    from ldpsql.estimates.estimate import Estimates
 
 MOST_CELLS = 1500  # as many as an operator computes a covariance for
 _NONE = 1e-9  # of the largest eigenvalue: a direction that the reports say nothing about

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ldpsql.errors import OutOfTime
-from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.uncertainty import likeliest
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.deadline import until
@@ -17,6 +16,9 @@ from ldpsql.inference.operators import Floats, Ranges
 from ldpsql.inference.operators.weights import Bounding, Majorants
 from ldpsql.inference.score_intervals import deviations, half_width
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
+
+if TYPE_CHECKING:
+    from ldpsql.estimates.estimate import Estimates
 
 _ROUNDING = 1e-6
 _UNBIASED = 1e-3  # of the range

@@ -5,17 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import Linear
 from ldpsql.estimates.uncertainty import holding
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.score_intervals import cut
+
+if TYPE_CHECKING:
+    from ldpsql.estimates.estimate import Estimates
 
 FIELDS = ("estimate", "std_error", "low", "high")  # that all numbers with errors have
 _ROUNDING = 1e-12  # of the range: shares that sum to one may add up to a little more

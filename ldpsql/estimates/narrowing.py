@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource
 from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism
+
+if TYPE_CHECKING:
+    from ldpsql.estimates.estimate import Estimates
 
 S = TypeVar("S", bound=Mechanism | ReportSource)
 

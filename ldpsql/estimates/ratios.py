@@ -164,7 +164,7 @@ def _mahalanobis(u: Floats, v: Floats, uu: Floats, uv: Floats, vv: Floats) -> Fl
     )
 
 
-def within(two: Two, z: float, most: float) -> tuple[Floats, Floats, Floats]:
+def differences_within(two: Two, z: float, most: float) -> tuple[Floats, Floats, Floats]:
     """Return the middle and the ends of the differences whose `statistic` is at most z^2, from -most to most."""
     one, other = (ratio(pair) for pair in two.pairs)
     middle = np.clip(one - other, -most, most)

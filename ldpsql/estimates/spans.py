@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.bands import Band, Ints, crossings
-from ldpsql.estimates.estimate import Estimates
+from ldpsql.estimates.bands import Band, crossings
 from ldpsql.estimates.linear import linear, of_ranges
 from ldpsql.estimates.measures import Functional, Measure, around, cut_to, normalised
 from ldpsql.estimates.scale import between, scale_of, spans_between, within
 from ldpsql.estimates.uncertainty import holding
-from ldpsql.inference.operators import Floats, Ranges
+from ldpsql.inference.operators import Floats, Ints, Ranges
 from ldpsql.inference.score_intervals import deviations
+
+if TYPE_CHECKING:
+    from ldpsql.estimates.estimate import Estimates
 
 _MOST_SETS = 128  # whose bounds are computed for a quantile if bounds are costly
 _ROUNDING = 1e-12

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import TableCells, blocks, column_of_table, groups_of, table_of
-from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import covariances, linear
 from ldpsql.estimates.measures import Measure, TableFunctional, cut_to, normalised
 from ldpsql.estimates.ratios import Pair, fieller, ratio
 from ldpsql.estimates.spans import Quantiles
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.score_intervals import deviations, widening
+
+if TYPE_CHECKING:
+    from ldpsql.estimates.estimate import Estimates
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import InvalidParameter, OutOfTime
-from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.uncertainty import Intervals, bounded, intervals, no_intervals
 from ldpsql.inference.deadline import until
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.score_intervals import deviations, exact_ends, vote_scatter
+
+if TYPE_CHECKING:
+    from ldpsql.estimates.estimate import Estimate, Estimates
 
 NAMES = ("rank", "estimate", "std_error", "low", "high", "best_rank", "worst_rank")
 

@@ -38,7 +38,7 @@ def known_law(counts: Floats, law: Floats) -> tuple[float, float]:
     return statistic, float(log_fit_p_value(np.array(statistic), max(2, len(observed))))
 
 
-def within(shares: Floats, n: float, low: float, high: float) -> float:
+def log_p_within(shares: Floats, n: float, low: float, high: float) -> float:
     """Return the logarithm of the bound of the p-value that all of these shares have expectations between low and high.
 
     Each share is of n independent reports. Source: Chernoff's bound exp(-n KL) for either end, times the number of shares.

@@ -47,7 +47,12 @@ class Unperturbed:
         return np.asarray(self.values.locate(reports).is_valid().to_numpy(zero_copy_only=False))
 
     def columns(self, reports: pa.Array) -> tuple[Operator, NDArray[np.int64]]:
-        """Return the identity, and the position of the value that each report is."""
+        """Return the identity, and the position of the value that each report is.
+
+        Raises:
+            ImpossibleReport: if a report is not in the domain.
+
+        """
         positions = self.values.locate(reports)
         if positions.null_count:
             raise ImpossibleReport("some reports that nothing perturbed are not in the domain", "declare all values that occur")
@@ -98,7 +103,12 @@ class Perturbed:
         return possible(self.mechanism, reports)
 
     def columns(self, reports: pa.Array) -> tuple[Operator, NDArray[np.int64]]:
-        """Return an operator that holds all of these reports, and the position of each among its columns."""
+        """Return an operator that holds all of these reports, and the position of each among its columns.
+
+        Raises:
+            ImpossibleReport: if a report cannot occur under the mechanism.
+
+        """
         certified = certify(self.mechanism)
         if not self.possible(reports).all():
             raise impossible()

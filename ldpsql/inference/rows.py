@@ -18,7 +18,7 @@ from ldpsql.inference.operators import (
     MOST_REPORTS,
     KhatriRaoOperator,
     KroneckerOperator,
-    Observed,
+    ObservedColumn,
     Operator,
     Unreported,
     operator,
@@ -143,23 +143,23 @@ def _one(row: CertifiedRow, counts: GroupedCounts, rows: NDArray[np.int64], ther
     return Likelihood(KhatriRaoOperator(_observed(each, len(rows))), numbers[None], variables=variables_of(row))
 
 
-def _observed(each: Iterator[tuple[CertifiedValues, pa.Array, bool]], rows: int) -> Sequence[Observed]:
+def _observed(each: Iterator[tuple[CertifiedValues, pa.Array, bool]], rows: int) -> Sequence[ObservedColumn]:
     """Return the observed reports of each column."""
     return [_of_column(part, column) if reported else _of_none(len(part.values), rows) for part, column, reported in each]
 
 
-def _of_none(values: int, rows: int) -> Observed:
-    return Observed(np.ones((values, rows)), np.ones((values, rows)), np.inf, (np.inf, -np.inf))
+def _of_none(values: int, rows: int) -> ObservedColumn:
+    return ObservedColumn(np.ones((values, rows)), np.ones((values, rows)), np.inf, (np.inf, -np.inf))
 
 
-def _of_column(part: CertifiedValues, column: pa.Array) -> Observed:
+def _of_column(part: CertifiedValues, column: pa.Array) -> ObservedColumn:
     channel = part.channel
     if isinstance(channel, SetChannel) and isinstance(part.reports, WordReports):
         supported = channel.supports(part.reports.read(column)).T.astype(np.float64)
         hit, miss = float(channel.hit), float(channel.miss)
         ends = (1 - miss) / (hit - miss), -miss / (hit - miss)
         condition = (hit + (channel.inputs - 1) * miss) / abs(hit - miss)
-        return Observed(1.0 + float(channel.ratio - 1) * supported, (supported - miss) / (hit - miss), condition, ends)
+        return ObservedColumn(1.0 + float(channel.ratio - 1) * supported, (supported - miss) / (hit - miss), condition, ends)
     own, at = part.derived(certified_operator), _positions(part, column)
     inverse = np.asarray(np.linalg.pinv(own.matrix()), dtype=np.float64)
-    return Observed(own.matrix()[:, at], inverse[at].T, own.condition, (float(inverse.max()), float(inverse.min())))
+    return ObservedColumn(own.matrix()[:, at], inverse[at].T, own.condition, (float(inverse.max()), float(inverse.min())))

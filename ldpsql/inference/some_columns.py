@@ -17,7 +17,7 @@ from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.margins import margin
 from ldpsql.mechanisms.base import CertifiedRow, Mechanism, certify
-from ldpsql.mechanisms.parts import Part, Parts
+from ldpsql.mechanisms.parts import ColumnMechanism, Parts
 from ldpsql.mechanisms.rows import RowMechanism
 
 
@@ -85,7 +85,9 @@ class SomeColumns:
         """Return the mechanism of these columns: that of the one column, or a row of several."""
         if len(self.places) == 1:
             return row.parts[self.places[0]].mechanism
-        return kind(columns=Parts(Part(row.values.names[place], row.parts[place].mechanism) for place in self.places))
+        return kind(
+            columns=Parts(ColumnMechanism(row.values.names[place], row.parts[place].mechanism) for place in self.places)
+        )
 
     def _counts(self, row: CertifiedRow, counts: GroupedCounts) -> GroupedCounts:
         """Return the counts of the reports of these columns, without rows that report none of them."""

@@ -70,7 +70,12 @@ def policy_text(policy: Policy) -> str:
 
 
 def policy_of(db: sqlite3.Connection) -> tuple[Policy, bytes]:
-    """Return the policy in force, and the key of the pseudonyms."""
+    """Return the policy in force, and the key of the pseudonyms.
+
+    Raises:
+        LedgerDamaged: if it cannot be read.
+
+    """
     row = db.execute("SELECT body, salt FROM policy ORDER BY id DESC LIMIT 1").fetchone()
     try:
         return Policy(**json.loads(row[0])), row[1]
@@ -95,7 +100,14 @@ def is_ahead(now: int) -> bool:
 
 
 def column_costs(policy: Policy, columns: Mapping[str, Mechanism]) -> list[ColumnCost]:
-    """Return the cost of each column; refuse a mechanism that does not keep its claim."""
+    """Return the cost of each column of a release.
+
+    Raises:
+        InvalidParameter: if there is no column.
+        BudgetExceeded: if a report has a larger epsilon than the policy allows.
+        NotPrivate: if a mechanism does not keep its claim.
+
+    """
     if not columns:
         raise InvalidParameter("a release must have at least one column", "name the mechanism of each column")
     costs = []

@@ -30,7 +30,7 @@ from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.quoting import quoted
 from ldpsql.registry.handles import MECHANISMS, Handles
 
-Permanent: TypeAlias = dict[tuple[Mechanism, str], NDArray[np.bytes_]]  # fingerprints by mechanism and name of the column
+ChargedReports: TypeAlias = dict[tuple[Mechanism, str], NDArray[np.bytes_]]  # fingerprints by mechanism and name of the column
 
 GUARD_MACRO = "_guard"  # (): the number of the guard of its catalog
 GIVE_LEDGER = "in Python: ldpsql.attach(con, ledger='budget.ledger'); for ldpsql sql: path in [ledger] of ldpsql.toml"
@@ -43,7 +43,7 @@ class Guard:
     ledger: Ledger | None
     key: Key | None
     left: Counter[Mechanism] = field(default_factory=Counter)
-    permanent: Permanent = field(default_factory=dict)  # what the open release has charged, in ascending order
+    permanent: ChargedReports = field(default_factory=dict)  # what the open release has charged, in ascending order
     occupied: Lock = field(default_factory=Lock)
     counting: Lock = field(default_factory=Lock)
     process: int = 0
@@ -61,7 +61,7 @@ class Guard:
             self.occupied.release()
 
     @contextmanager
-    def allowing_permanent(self, charged: Permanent) -> Iterator[None]:
+    def allowing_permanent(self, charged: ChargedReports) -> Iterator[None]:
         """Allow these permanent reports, as often as they are drawn, within a ``with`` block."""
         with self.allowing(Counter()):
             try:
@@ -89,7 +89,7 @@ class Guard:
             self.process = os.getpid()
             self.left.update(draws)
 
-    def grant_permanent(self, charged: Permanent) -> None:
+    def grant_permanent(self, charged: ChargedReports) -> None:
         """Allow these permanent reports, too, until `withdraw`."""
         with self.counting:
             self.process = os.getpid()

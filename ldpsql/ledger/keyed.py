@@ -25,7 +25,8 @@ from ldpsql.channels.splitmix import hashed
 from ldpsql.errors import InternalError
 from ldpsql.ledger.digests import DIGEST
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
-from ldpsql.registry.fingerprint import fingerprint, marks, order_of
+from ldpsql.registry.agreement import digit_pairs
+from ldpsql.registry.fingerprint import fingerprint, order_of
 
 _WORDS = 8  # in one BLAKE2b digest
 _USED = 6  # of them for draws; the rest stays apart
@@ -107,7 +108,7 @@ def channel_of(mechanism: CertifiedMechanism) -> list[str]:
 
     A new version of a plugin may draw otherwise from the same parameters: then its channel has other digits or another ratio.
     """
-    ((own, channel),) = marks([fingerprint(mechanism.mechanism)])
+    ((own, channel),) = digit_pairs([fingerprint(mechanism.mechanism)])
     return [own, channel, str(mechanism.certificate.ratio)]
 
 

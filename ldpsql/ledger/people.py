@@ -36,6 +36,7 @@ class People:
 
         Raises:
             MissingValue, WrongType: if an id is NULL or not a string, bytes or a whole number.
+            InvalidParameter: if there is no row.
 
         """
         counted = pc.value_counts(id_bytes(users))
@@ -58,7 +59,12 @@ def pseudonyms_of(people: pa.Array, salt: bytes) -> NDArray[np.bytes_]:
 
 
 def id_bytes(users: Any) -> pa.Array:
-    """Return user ids as bytes. The number 7 and the string '7' are one user, which can only charge too much."""
+    """Return user ids as bytes. The number 7 and the string '7' are one user, which can only charge too much.
+
+    Raises:
+        MissingValue, WrongType: if an id is NULL or not a string, bytes or a whole number.
+
+    """
     column = column_of(users)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()

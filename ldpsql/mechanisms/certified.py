@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
@@ -107,7 +107,11 @@ class CertifiedMechanism(ABC):
     @withheld
     def drawer(self, column: pa.Array) -> Callable[[Codes], Drawn]:
         """Return a function that draws one report for the value at each of some places in a column."""
-        return lambda places: self.draw(column.take(pa.array(places)))
+        return partial(self._draw_at, column)  # a closure would show the column in its frame
+
+    @withheld
+    def _draw_at(self, column: pa.Array, places: Codes) -> Drawn:
+        return self.draw(column.take(pa.array(places)))
 
     @withheld
     def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -182,13 +186,18 @@ class CertifiedValues(_Responding):
         _check_codes(codes, self.channel.inputs)
         return codes
 
+    @withheld
     def drawer(self, column: pa.Array) -> Callable[[Codes], Drawn]:
         """Return a function that draws one report for the value at each of some places: it looks values up only once."""
         try:
             codes = self.codes(column)
         except NOT_PERTURBED:
             return super().drawer(column)  # whose refusal counts the rows
-        return lambda places: _by_block(lambda block: self.channel.draw(codes.take(block)), places)
+        return partial(self._draw_codes, codes)
+
+    @withheld
+    def _draw_codes(self, codes: Codes, places: Codes) -> Drawn:
+        return _by_block(lambda block: self.channel.draw(codes.take(block)), places)
 
     def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
         return self.channel.draw(self.codes(column), words)

@@ -17,14 +17,14 @@ _EXAMPLE = "write ldp.row({city: ldp.krr(1, ['a', 'b']), age: ldp.square_wave(1,
 _READERS: list[Callable[[Any], Mechanism]] = []
 
 
-class Part(NamedTuple):
+class ColumnMechanism(NamedTuple):
     """A column of a row, and its mechanism."""
 
     column: str
     mechanism: Mechanism
 
 
-class Parts(tuple[Part, ...]):
+class Parts(tuple[ColumnMechanism, ...]):
     """The mechanisms of the columns of a row, in the order of the columns."""
 
     __slots__ = ()
@@ -74,7 +74,7 @@ def parts_of(given: Any) -> Parts:
     if not _READERS:
         raise InternalError("nothing reads the mechanisms of columns", "import ldpsql.registry.registry first")
     check_names(tuple(given))
-    parts = Parts(Part(column, _READERS[0](spec)) for column, spec in given.items())
+    parts = Parts(ColumnMechanism(column, _READERS[0](spec)) for column, spec in given.items())
     if any(isinstance(vars(mechanism).get("columns"), Parts | Product) for mechanism in parts.mechanisms):
         raise InvalidParameter("a column of a row cannot be a row itself", "write the columns of both rows next to each other")
     return parts

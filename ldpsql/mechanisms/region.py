@@ -72,14 +72,14 @@ class Region(Spec):
         return cls(**grid)
 
     @cached_property
-    def across(self) -> Axis:
+    def across(self) -> RegionAxis:
         """The longitudes, cut into columns."""
-        return Axis(self.west, self.east, self.columns)
+        return RegionAxis(self.west, self.east, self.columns)
 
     @cached_property
-    def along(self) -> Axis:
+    def along(self) -> RegionAxis:
         """The latitudes, cut into rows."""
-        return Axis(self.south, self.north, self.rows)
+        return RegionAxis(self.south, self.north, self.rows)
 
     @withheld
     def cells(self, lon: pa.Array, lat: pa.Array, *, nearest: bool = False) -> Codes:
@@ -114,7 +114,7 @@ class Region(Spec):
         return self.across.centres[across], self.along.centres[along]
 
 
-class Axis:
+class RegionAxis:
     """One direction of a region: an interval cut evenly."""
 
     def __init__(self, low: Fraction, high: Fraction, parts: int) -> None:
@@ -137,7 +137,12 @@ class Axis:
         return out
 
     def places(self, column: pa.Array, *, nearest: bool) -> Codes:
-        """Return the part that each number lies in."""
+        """Return the part that each number lies in.
+
+        Raises:
+            OutsideDomain: if a number lies outside of the region, unless it counts as the nearest part.
+
+        """
         points, inner, low, high = self._comparable(column)
         if not nearest and ((points < low) | (points > high)).any():
             raise OutsideDomain(

@@ -22,7 +22,7 @@ MAP = 480  # pixels across
 
 
 @dataclass(frozen=True)
-class Section:
+class Picture:
     """A picture with its title and one sentence."""
 
     title: str
@@ -111,9 +111,9 @@ def _specification(chart: Any) -> str:
         return str(chart.to_json())
 
 
-def page(title: str, lead: str, sql: str, sections: Sequence[Section]) -> str:
+def page(title: str, lead: str, sql: str, pictures: Sequence[Picture]) -> str:
     """Return one HTML page with everything inside it, which loads nothing."""
     parts = [
-        tag("section", tag("h2", s.title), tag("p", s.text), tag("div", Markup(s.svg), class_="picture")) for s in sections
+        tag("section", tag("h2", p.title), tag("p", p.text), tag("div", Markup(p.svg), class_="picture")) for p in pictures
     ]
     return document(title, lead, [], joined(folded("The SQL", code(sql)) if sql else None, *parts))

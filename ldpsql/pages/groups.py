@@ -15,7 +15,7 @@ from ldpsql.inference.outcome import Status
 from ldpsql.pages.document import Fact, cards
 from ldpsql.pages.grids import Places, maps
 from ldpsql.pages.markup import Markup, joined, tag
-from ldpsql.pages.numbers import FEW, Numbers, bin_names, number_charts, number_facts
+from ldpsql.pages.numbers import FEW, Distributions, bin_names, number_charts, number_facts
 from ldpsql.pages.tables import share_table
 from ldpsql.pages.wording import counted, determined, interval, percent, points
 
@@ -30,7 +30,7 @@ class Group:
     title: str
     one: Estimate
     truth: Floats | None = None
-    numbers: Numbers | None = None
+    numbers: Distributions | None = None
     places: Places | None = None
 
     @cached_property

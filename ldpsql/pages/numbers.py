@@ -30,7 +30,7 @@ QUARTILES = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True, eq=False)
-class Numbers:
+class Distributions:
     """The distributions of several groups over an ordered domain; each measure has one entry, or one row, per group."""
 
     estimates: Estimates
@@ -118,7 +118,7 @@ def axis_names(values: Domain) -> list[str]:
     return [number(value, float(np.ptp(scale)) / 1000) for value in scale]
 
 
-def number_facts(numbers: Numbers, group: int) -> list[Fact]:
+def number_facts(numbers: Distributions, group: int) -> list[Fact]:
     """Return mean and quartiles of a group, with their intervals."""
     mean = numbers.mean
     low, middle, high = numbers.quartiles
@@ -132,23 +132,23 @@ def number_facts(numbers: Numbers, group: int) -> list[Fact]:
     ]
 
 
-def _quantile(numbers: Numbers, measure: Measure, group: int) -> str:
+def _quantile(numbers: Distributions, measure: Measure, group: int) -> str:
     return numbers.text(float(scale_of(numbers.values)[int(measure.estimate[group])]))
 
 
-def _quantile_interval(numbers: Numbers, measure: Measure, group: int) -> str:
+def _quantile_interval(numbers: Distributions, measure: Measure, group: int) -> str:
     scale = scale_of(numbers.values)
     low, high = (float(scale[int(end[group])]) for end in (measure.low, measure.high))
     return f"{numbers.text(low - measure.rounding)} to {numbers.text(high + measure.rounding)}"
 
 
-def number_charts(numbers: Numbers, group: int, truth: Floats | None) -> Markup:
+def number_charts(numbers: Distributions, group: int, truth: Floats | None) -> Markup:
     """Return the histogram and the cumulative curve of a group."""
     drawn = joined(_histogram(numbers, group, truth), _cumulative(numbers, group, truth))
     return drawn if _banded(_of_group(numbers.bars, group)) else joined(drawn, tag("p", UNKNOWN, class_="hint"))
 
 
-def _histogram(numbers: Numbers, group: int, truth: Floats | None) -> Markup:
+def _histogram(numbers: Distributions, group: int, truth: Floats | None) -> Markup:
     edges, one = numbers.edges, _of_group(numbers.bars, group)
     banded = _banded(one)
     widths = np.diff(edges)
@@ -162,7 +162,7 @@ def _histogram(numbers: Numbers, group: int, truth: Floats | None) -> Markup:
     return figure("Share of the values in each bar", plot, "value", _legend(truth, "bar", band=banded))
 
 
-def _cumulative(numbers: Numbers, group: int, truth: Floats | None) -> Markup:
+def _cumulative(numbers: Distributions, group: int, truth: Floats | None) -> Markup:
     edges, one = numbers.edges, _of_group(numbers.cumulative, group)
     banded = _banded(one)
     tips = [f"up to {numbers.text(edges[i + 1])}: {_share(one, i)}" for i in range(len(edges) - 1)]
@@ -182,7 +182,7 @@ def _share(one: Measure, at: int) -> str:
     return f"{percent(float(one.estimate[at]))} ({interval(float(one.low[at]), float(one.high[at]))})"
 
 
-def _axis(numbers: Numbers) -> Axis:
+def _axis(numbers: Distributions) -> Axis:
     return Axis(float(numbers.edges[0]), float(numbers.edges[-1]), numbers.text)
 
 

@@ -43,7 +43,12 @@ def needs_extra() -> None:
 
 
 def check(path: Path) -> None:
-    """Refuse a file that is neither a page nor a picture, and pictures if the extra that draws them is missing."""
+    """Refuse a file that is neither a page nor a picture, and pictures if the extra that draws them is missing.
+
+    Raises:
+        InvalidParameter, UsageError: if the file has another ending, or the extra is missing.
+
+    """
     if path.suffix in (".svg", ".png"):
         needs_extra()
     elif path.suffix != ".html":
@@ -171,8 +176,8 @@ def save(path: Path, chart: object) -> None:
     elif path.suffix == ".svg":
         path.write_text(figures.to_svg(chart), encoding="utf-8")
     else:
-        section = figures.Section("Expected error", "By mechanism and epsilon.", figures.to_svg(chart))
-        path.write_text(figures.page("Privacy and utility", "", "", [section]), encoding="utf-8")
+        picture = figures.Picture("Expected error", "By mechanism and epsilon.", figures.to_svg(chart))
+        path.write_text(figures.page("Privacy and utility", "", "", [picture]), encoding="utf-8")
 
 
 def _mechanism_of(one: Estimate) -> CertifiedValues:

@@ -22,7 +22,7 @@ from ldpsql.pages.grids import Places
 from ldpsql.pages.groups import Group, result_facts, section, trust_facts
 from ldpsql.pages.maps import Heat, Side, blocks, heat, scale_of_colours
 from ldpsql.pages.markup import Markup, joined, tag
-from ldpsql.pages.numbers import Numbers, axis_names, ordered
+from ldpsql.pages.numbers import Distributions, axis_names, ordered
 from ldpsql.pages.plan import curves
 from ldpsql.pages.plots import Series, figure, lines
 from ldpsql.pages.tables import Cell, Column, table
@@ -65,7 +65,7 @@ def report_page(
 
 
 def _groups(estimates: Mapping[str, Estimate], truth: Mapping[str, Floats], region: Region | None) -> list[Group]:
-    together = {id(one.of): Numbers(one.of) for one in estimates.values() if ordered(one)}
+    together = {id(one.of): Distributions(one.of) for one in estimates.values() if ordered(one)}
     return [
         Group(title, one, truth.get(title), together.get(id(one.of)), Places.of(one, region))
         for title, one in estimates.items()

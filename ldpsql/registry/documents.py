@@ -15,7 +15,7 @@ from ldpsql.channels.exported import exported as exported_channel
 from ldpsql.domains.exported import exported as exported_domain
 from ldpsql.errors import InvalidSpec, OtherMechanism, SourceRefused
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, CertifiedValues, Mechanism, certify
-from ldpsql.registry.fingerprint import digits, fingerprint
+from ldpsql.registry.fingerprint import digits_of
 from ldpsql.reports.exported import exported as exported_reports
 from ldpsql.settings.json_text import read_json
 
@@ -38,7 +38,7 @@ def document(mechanism: Mechanism) -> dict[str, Any]:
         "values": _values(certified),
         "channel": exported_channel(certified.channel),
         "reports": exported_reports(certified.reports),
-        "fingerprint": next(iter(digits([fingerprint(mechanism)]))),
+        "fingerprint": digits_of(mechanism),
     }
 
 

@@ -1,23 +1,17 @@
-"""Fingerprints: which mechanism drew a column of reports, written next to the reports, and compared before they are estimated.
+"""The fingerprint of a mechanism: one line of text that says what drew a report.
 
-A fingerprint is one line of text: ``ldpsql:``, 32 hexadecimal digits, a dot, 16 digits of the channel, and the mechanism as
-text; of a long domain, the text has only length and digits. Arrow and Parquet keep it in the metadata of the schema, under
-``ldpsql.mechanism.COLUMN``; DuckDB in the comment of the column. The digits are the same for mechanisms that draw alike: rules
-for NULL and other values do not count, nor does the type of a declared value. Those of the channel differ if a plugin draws
-otherwise with the same parameters; a record without them fits any channel.
+A fingerprint is ``ldpsql:``, 32 hexadecimal digits, a dot, 16 digits of the channel, and the mechanism as text; of a long
+domain, the text has only length and digits. The digits are the same for mechanisms that draw alike: rules for NULL and other
+values do not count, nor does the type of a declared value. Those of the channel differ if a plugin draws otherwise with the
+same parameters.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal
-from functools import lru_cache
 from hashlib import blake2b
-from itertools import product
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,19 +22,11 @@ from ldpsql.channels import KeepOrSpread
 from ldpsql.channels.exported import digest as channel_digest
 from ldpsql.domains.domain import Domain, strictly_rising
 from ldpsql.domains.product import Product
-from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.mechanisms.parts import Parts
-from ldpsql.registry.registry import registry
 
-KEY = "ldpsql.mechanism."
 _SHORT = 20_000  # characters of a mechanism as text
-_LINE = re.compile(r"\bldpsql:([0-9a-f]{32})(?:\.([0-9a-f]{16}))?(?: (.*))?")
-_SAID = 200
 _PART = 1 << 14  # values of a domain at a time
-
-Fingerprints: TypeAlias = frozenset[str]  # lines of text, one for each mechanism that drew reports of a column
-NONE: Fingerprints = frozenset()
 
 
 def fingerprint(mechanism: Mechanism) -> str:
@@ -50,19 +36,19 @@ def fingerprint(mechanism: Mechanism) -> str:
 
 def _fingerprint(certified: CertifiedMechanism) -> str:
     mechanism = certified.mechanism
-    text = _text(mechanism, _SHORT) or _abridged(mechanism)
-    both = f"{_digits(certified)}.{_channel_digits(certified)}"
+    text = short_text(mechanism, _SHORT) or _abridged(mechanism)
+    both = f"{certified.derived(_digits)}.{_channel_digits(certified)}"
     return f"ldpsql:{both} {text if text.isprintable() else mechanism.name}"
 
 
-def _text(mechanism: Mechanism, most: int) -> str | None:
+def short_text(mechanism: Mechanism, most: int) -> str | None:
     """Return a mechanism as text, None if that has more characters; a long domain is not written."""
     parameters = [getattr(mechanism, name) for name in type(mechanism).model_fields]
     columns = [part.mechanism for value in parameters if isinstance(value, Parts) for part in value]
     domains = [value for value in parameters if isinstance(value, Domain)]
     sizes = [sum(value.shape) if isinstance(value, Product) else len(value) for value in domains]
     long = max(sizes, default=0) > most
-    if long or any(_text(part, most) is None for part in columns):
+    if long or any(short_text(part, most) is None for part in columns):
         return None
     text = str(mechanism)
     return text if len(text) <= most else None
@@ -116,7 +102,7 @@ def _canonical(value: object, *, unordered: bool) -> Iterator[str]:
         yield json.dumps({name: part.digits for name, part in zip(value.names, value.parts, strict=True)})
         return
     if isinstance(value, Parts):
-        yield json.dumps({part.column: _digits(certify(part.mechanism)) for part in value}, sort_keys=True)
+        yield json.dumps({part.column: digits_of(part.mechanism) for part in value}, sort_keys=True)
         return
     if not isinstance(value, Domain):
         yield json.dumps(value, sort_keys=True, default=str)
@@ -154,121 +140,6 @@ def _unordered(certified: CertifiedMechanism) -> bool:
     return isinstance(certified.channel, KeepOrSpread) and certified.named is not None
 
 
-def metadata(mechanisms: Mapping[str, Mechanism]) -> dict[str, str]:
-    """Return the metadata of a schema whose columns these mechanisms drew."""
-    return {f"{KEY}{column}": fingerprint(mechanism) for column, mechanism in mechanisms.items()}
-
-
-def of_schema(schema: pa.Schema, column: str) -> Fingerprints:
-    """Return the fingerprints of a column in the metadata of a schema, as Arrow, Parquet or Spark wrote them."""
-    keys = {key.decode(errors="replace").casefold(): value for key, value in (schema.metadata or {}).items()}
-    written = keys.get(f"{KEY}{column}".casefold(), b"").decode(errors="replace")
-    return of_text(written) | _of_spark(keys.get("org.apache.spark.sql.parquet.row.metadata", b"{}"), column)
-
-
-def _of_spark(row: bytes, column: str) -> Fingerprints:
-    try:
-        fields = json.loads(row).get("fields", [])
-        texts = [field["metadata"].get(KEY[:-1], "") for field in fields if field["name"].casefold() == column.casefold()]
-    except (ValueError, KeyError, AttributeError, TypeError):  # written by something else
-        return NONE
-    return of_text("\n".join(map(str, texts)))
-
-
-def of_text(text: str | None) -> Fingerprints:
-    """Return the fingerprints in a text, such as a comment."""
-    return frozenset(match[0] for match in _LINE.finditer(text or ""))
-
-
-def digits(fingerprints: Iterable[str]) -> set[str]:
-    """Return the digits of fingerprints, which distinguish mechanisms."""
-    return {match[1] for line in fingerprints if (match := _LINE.match(line))}
-
-
-def identifier(mechanism: Mechanism) -> str:
-    """Return eight digits of the fingerprint of a mechanism, for names that other mechanisms should not share."""
-    (own,) = digits([fingerprint(mechanism)])
-    return own[:8]
-
-
-def marks(fingerprints: Iterable[str]) -> set[tuple[str, str]]:
-    """Return the digits of mechanisms and of their channels; '' if a record has none of the channel."""
-    return {(match[1], match[2] or "") for line in fingerprints if (match := _LINE.match(line))}
-
-
-def agree(fingerprints: Iterable[str], others: Iterable[str]) -> bool:
-    """Return whether all fingerprints of one set stand for the same channel as all of another set."""
-    pairs = product(marks(fingerprints), marks(others))
-    return all(one[0] == other[0] and (one[1] == other[1] or "" in (one[1], other[1])) for one, other in pairs)
-
-
-def several(fingerprints: Iterable[str]) -> bool:
-    """Return whether fingerprints stand for different mechanisms."""
-    lines = list(fingerprints)
-    return not agree(lines, lines)
-
-
-def check(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
-    """Refuse reports that another mechanism drew, or several; those without a fingerprint pass.
-
-    Raises:
-        OtherMechanism: if another mechanism drew them, or several did.
-
-    """
-    if not marks(fingerprints) or agree(fingerprints, [own := fingerprint(mechanism)]):
-        return
-    if several(fingerprints):
-        raise OtherMechanism("several mechanisms drew these reports", "estimate the reports of each by themselves")
-    if digits(fingerprints) == digits([own]):
-        raise OtherMechanism(
-            f"{_short(mechanism)} drew these reports with other probabilities than it has now",
-            "its plugin, or ldpsql, was changed: estimate with the version that drew them",
-        )
-    raise OtherMechanism(
-        f"{_described(next(iter(fingerprints)))} drew these reports, and {_short(mechanism)} is to estimate them",
-        "estimate with the mechanism that drew them; with another version of its domain it is another mechanism",
-    )
-
-
-def together(parts: Iterable[Fingerprints]) -> Fingerprints:
-    """Return the fingerprints of counts that are added up.
-
-    Raises:
-        OtherMechanism: if different mechanisms drew them.
-
-    """
-    union = frozenset[str]().union(*parts)
-    if several(union):
-        raise OtherMechanism("reports of different mechanisms do not add up", "estimate them separately")
-    return union
-
-
-def written_mechanism(line: str) -> Mechanism | None:
-    """Return the mechanism that a fingerprint writes out; None if the text is not that of a mechanism with these digits."""
-    match = _LINE.match(line)
-    try:
-        mechanism = registry().mechanism(match[3]) if match and match[3] else None
-        same = mechanism is not None and digits([fingerprint(mechanism)]) == digits([line])
-    except LdpError:
-        return None
-    return mechanism if same else None
-
-
-def _described(line: str) -> str:
-    """Return the mechanism that a fingerprint names; only what is a mechanism of these digits is repeated in a message."""
-    mechanism = written_mechanism(line)
-    return _short(mechanism) if mechanism is not None else "another mechanism"
-
-
-def _short(mechanism: Mechanism) -> str:
-    return _text(mechanism, _SAID) or f"{mechanism.name} with other parameters or another domain"
-
-
-@lru_cache(maxsize=1)
-def warn_unmarked() -> None:
-    """Warn, once in a process, that no fingerprint names the mechanism that drew the reports."""
-    warnings.warn(f"{UNMARKED}: {REMEDY}", UnmarkedReports, stacklevel=3)
-
-
-UNMARKED = "nothing says which mechanism drew these reports, so nothing was compared"
-REMEDY = "a raw column or the reports of another mechanism may give plausible estimates"
+def digits_of(mechanism: Mechanism) -> str:
+    """Return the 32 digits of the fingerprint of a mechanism, which distinguish what it draws from what others draw."""
+    return certify(mechanism).derived(_digits)

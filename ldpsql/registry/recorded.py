@@ -7,8 +7,9 @@ from itertools import chain
 
 from ldpsql.errors import LdpError, MechanismUnrecorded, OtherMechanism
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.registry.agreement import Fingerprints, check_agreement, digits, several, written_mechanism
 from ldpsql.registry.declared import DECLARATIONS
-from ldpsql.registry.fingerprint import Fingerprints, check, digits, fingerprint, several, written_mechanism
+from ldpsql.registry.fingerprint import digits_of
 from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.registry import registry
 
@@ -33,22 +34,22 @@ def recorded(fingerprints: Fingerprints | None) -> Mechanism:
         raise OtherMechanism("several mechanisms drew these reports", "estimate the reports of each by themselves")
     candidates = chain(map(written_mechanism, sorted(fingerprints)), _named_here())
     drew = digits(fingerprints)
-    drawn_by = next((one for one in candidates if one is not None and _digits_of(one) == drew), None)
+    drawn_by = next((one for one in candidates if one is not None and _digits_of(one) in drew), None)
     if drawn_by is None:
         raise MechanismUnrecorded(
             "the mechanism that drew these reports is not written out, and none that is declared here has its fingerprint",
             f"{_REMEDY}, or declare it in ldpsql.toml",
         )
-    check(fingerprints, drawn_by)  # a plugin may have changed what the mechanism draws
+    check_agreement(fingerprints, drawn_by)  # a plugin may have changed what the mechanism draws
     return drawn_by
 
 
-def _digits_of(mechanism: Mechanism) -> set[str]:
-    """Return the digits of the fingerprint of a mechanism; none if the mechanism was refused."""
+def _digits_of(mechanism: Mechanism) -> str | None:
+    """Return the digits of the fingerprint of a mechanism; None if the mechanism was refused."""
     try:
-        return digits([fingerprint(mechanism)])
+        return digits_of(mechanism)
     except LdpError:
-        return set()
+        return None
 
 
 def _named_here() -> Iterator[Mechanism]:

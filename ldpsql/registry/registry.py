@@ -23,7 +23,7 @@ from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.identity import refuse_overrides
 from ldpsql.mechanisms.parts import read_by
 from ldpsql.mechanisms.spec import Spec
-from ldpsql.registry import discovery, hookspecs
+from ldpsql.registry import discovery, documents, hookspecs
 from ldpsql.registry.constructors import constructor
 from ldpsql.registry.discovery import Plugin
 from ldpsql.registry.policies import WrittenPolicy, named_columns
@@ -263,8 +263,6 @@ class Registry:
 
     def _documented(self, given: str | Mapping[str, Any]) -> Mechanism | None:
         """Return the mechanism of a document; None if it is written in another way."""
-        from ldpsql.registry import documents  # noqa: PLC0415  # fingerprints need the registry
-
         json = documents.parsed(given)
         if json is None or (isinstance(given, Mapping) and "format" not in given):
             return None

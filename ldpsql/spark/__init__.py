@@ -31,7 +31,8 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.ledger.uncharged import uncharged
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, Mechanism, certify
 from ldpsql.names import IBU
-from ldpsql.registry.fingerprint import KEY, fingerprint, of_text
+from ldpsql.registry.agreement import KEY, of_text
+from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import check_new_reports
 from ldpsql.reports import ListedHashReports, PrefixReports, type_of
@@ -87,6 +88,7 @@ def perturb(
         UnknownName, SourceRefused: if a column is missing, or occurs twice.
         BudgetExceeded: if somebody's budget would be exceeded; then nothing is drawn.
         NotReleased: if the frame had rows of users after the draw who were not charged; then delete the folder.
+        InvalidParameter: if no folder is named, or the arguments do not fit together.
 
     """
     check_order(order)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ldpsql.bulk.fingerprints import agreed
 from ldpsql.bulk.groups.cells import CELLS_AT_ONCE
 from ldpsql.bulk.groups.learning import Learned
-from ldpsql.bulk.groups.rows import CELL, PLACE, check_names, columns_of, keys_named, numbers_of, rows_of, schema_of
+from ldpsql.bulk.groups.rows import CELL, PLACE, check_keys, keys_named, numbers_of, result_columns, rows_of, schema_of
 from ldpsql.bulk.many_groups import groups_at_once
 from ldpsql.domains.columns import plain
 from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, in_order, learnt_of, learnt_of_order, refuse_pairs
@@ -21,7 +21,7 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counts import GroupedCounts, whole_numbers
 from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.names import IBU
-from ldpsql.registry.fingerprint import KEY, of_text
+from ldpsql.registry.agreement import KEY, of_text
 from ldpsql.registry.registry import registry
 from ldpsql.spark.schemas import arrow_schema
 
@@ -61,7 +61,7 @@ def estimate_groups(
         MechanismUnrecorded: if no mechanism is passed, and none is recorded.
 
     """
-    check_names(column, keys)
+    check_keys(column, keys)
     written = of_text(frame.select(_quoted(column)).schema[0].metadata.get(KEY[:-1]))
     drew, method = agreed(written, mechanism), registry().estimator(estimator)
     refuse_pairs(drew)
@@ -154,7 +154,7 @@ def _estimated_frame(
 
     kind = certify_values(drew).values.values.type
     value = pa.field("value", pa.int64() if pa.types.is_unsigned_integer(kind) else kind)
-    named = zip(list(arrow_schema(groups))[:-1], keys_named(keys, columns_of(methods[0])), strict=True)
+    named = zip(list(arrow_schema(groups))[:-1], keys_named(keys, result_columns(methods[0])), strict=True)
     schema = pa.schema([*(key.with_name(name) for key, name in named), value, *numbers_of(methods[0])])
     return groups.mapInArrow(lambda batches: _estimates(batches, drew, methods, runs, schema), from_arrow_schema(schema))
 

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from ldpsql.engine.functions import Macros
 from ldpsql.registry.registry import registry
-from ldpsql.sql.drawing import Drawing
+from ldpsql.sql.drawing import DrawingFunctions
 
 _ROWS = "perturb_rows"
 _OF_A_MECHANISM = {"perturb", "perturb_once"}  # (x, m, ...)
@@ -19,7 +19,7 @@ _UNNAMED = "m"  # for messages: a mechanism that SQL does not name
 class Calls:
     """Distinguishes calls of ldpsql and of macros that call it from other calls."""
 
-    def __init__(self, drawing: Drawing, macros: frozenset[str] = frozenset()) -> None:
+    def __init__(self, drawing: DrawingFunctions, macros: frozenset[str] = frozenset()) -> None:
         """``macros`` are names of the user's macros that call a function of ldpsql."""
         offered = [function for _, functions in registry().functions() for function in functions]
         own = {name.lower() for function in offered if isinstance(function, Macros) for name in function.names()}

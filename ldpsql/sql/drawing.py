@@ -42,7 +42,7 @@ class Draws(IntEnum):
     REPORTS = 2
 
 
-class Drawing:
+class DrawingFunctions:
     """The functions that draw; macros are added as they are read."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Drawing:
         self._lock = Lock()
 
     @classmethod
-    def of_registry(cls) -> Drawing:
+    def of_registry(cls) -> DrawingFunctions:
         """Return the functions of all plugins, for SQL that is read without a connection."""
         offered = [function for _, functions in registry().functions() for function in functions]
         made, texts = cls(), [function.text for function in offered if isinstance(function, Macros)]

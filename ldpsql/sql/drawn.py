@@ -12,18 +12,18 @@ from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted
 from ldpsql.registry.handles import MECHANISMS
 from ldpsql.sql.calls import Calls
-from ldpsql.sql.drawing import Drawing
+from ldpsql.sql.drawing import DrawingFunctions
 from ldpsql.sql.lineage import Reader, Relation, Tables, path_of
 from ldpsql.sql.structure import parsed
 
 
-def drawn_columns(sql: str, drawing: Drawing) -> dict[str, str]:
+def drawn_columns(sql: str, drawing: DrawingFunctions) -> dict[str, str]:
     """Return the columns that a query draws, each with its mechanism as SQL; none for SQL that cannot be parsed."""
     tree = parsed(sql)
     return _columns(tree, drawing) if isinstance(tree, exp.Query) else {}
 
 
-def stored_columns(sql: str, drawing: Drawing) -> tuple[str, dict[str, str]] | None:
+def stored_columns(sql: str, drawing: DrawingFunctions) -> tuple[str, dict[str, str]] | None:
     """Return the table that CREATE TABLE AS or INSERT fills, and the columns that it draws; None for other statements."""
     tree = parsed(sql)
     if not isinstance(tree, exp.Create | exp.Insert) or not isinstance(tree.expression, exp.Query):
@@ -38,7 +38,7 @@ def stored_columns(sql: str, drawing: Drawing) -> tuple[str, dict[str, str]] | N
     return (".".join(map(quoted, path_of(target))), columns) if columns else None
 
 
-def _columns(query: exp.Expr, drawing: Drawing, names: list[str] | None = None) -> dict[str, str]:
+def _columns(query: exp.Expr, drawing: DrawingFunctions, names: list[str] | None = None) -> dict[str, str]:
     relation: Relation = Reader(Tables(), Calls(drawing)).read(query).renamed(names or [])
     calls = {name: report.mechanism for name, report in relation.reports.items()}
     return {name: call for name, call in calls.items() if "(" in call}

@@ -10,7 +10,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import PrivacyLeakWarning
-from ldpsql.sql.drawing import UNKNOWN, Drawing, Draws
+from ldpsql.sql.drawing import UNKNOWN, DrawingFunctions, Draws
 
 _DEFINED = """
     SELECT 'view', schema_name || '.' || view_name, sql FROM duckdb_views() WHERE NOT internal
@@ -65,7 +65,7 @@ def warn(con: DuckDBPyConnection) -> None:
 
 def _lint(con: DuckDBPyConnection) -> list[Finding]:
     """Return the findings about everything that this connection sees."""
-    drawing = Drawing()
+    drawing = DrawingFunctions()
     macros = [("macro", name, definition) for name, definition in drawing.read(con)]
     defined = _reported(con.sql(_DEFINED).fetchall(), drawing, (Draws.REPORTS, Draws.UNKNOWN))
     called = _reported([*macros, *con.sql(_PREPARED).fetchall()], drawing, (Draws.REPORTS,))
@@ -79,7 +79,9 @@ def _reads_stored(sql: str) -> bool:
     return reads_stored(sql)
 
 
-def _reported(rows: Iterable[tuple[str, str, str]], drawing: Drawing, reported: tuple[Draws, ...]) -> dict[Finding, str]:
+def _reported(
+    rows: Iterable[tuple[str, str, str]], drawing: DrawingFunctions, reported: tuple[Draws, ...]
+) -> dict[Finding, str]:
     """Return a finding for each of these objects that draws, with its SQL."""
     drawn = ((kind, name, sql, drawing.of(sql)) for kind, name, sql in rows)
     return {redrawn(kind, name, draws): sql for kind, name, sql, draws in drawn if draws in reported}

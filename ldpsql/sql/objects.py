@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ldpsql.sql.drawing import Drawing, Draws
+from ldpsql.sql.drawing import DrawingFunctions, Draws
 from ldpsql.sql.lineage import Relation
 from ldpsql.sql.lint import Finding, redrawn
 from ldpsql.sql.project import Project
@@ -31,7 +31,7 @@ def lint_objects(objects: Iterable[Object], tables: Iterable[tuple[tuple[str, ..
         tables: the tables that record the mechanisms of their columns.
 
     """
-    listed, drawing = list(objects), Drawing.of_registry()
+    listed, drawing = list(objects), DrawingFunctions.of_registry()
     drawing.define_all(";\n".join(one.sql for one in listed))
     texts = {Path(str(place)): one.sql for place, one in enumerate(listed)}
     project = Project(texts, drawing, of_file)
@@ -42,7 +42,7 @@ def lint_objects(objects: Iterable[Object], tables: Iterable[tuple[tuple[str, ..
     return [*redraws, *(Finding(one.kind, one.name, finding.problem, finding.remedy) for one, finding in used)]
 
 
-def _redrawn(one: Object, drawing: Drawing) -> Finding | None:
+def _redrawn(one: Object, drawing: DrawingFunctions) -> Finding | None:
     """Return the finding for an object that draws whenever it is used, or None."""
     body = one.sql.partition(" AS ")[2]
     draws = drawing.of(body)

@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlglot import exp
 
 from ldpsql.sql.calls import Calls
-from ldpsql.sql.drawing import Drawing
+from ldpsql.sql.drawing import DrawingFunctions
 from ldpsql.sql.lineage import Files, Reader, Relation, Report, Tables, path_of
 from ldpsql.sql.structure import parsed
 from ldpsql.sql.templates import is_template, model_of, plain_sql
@@ -23,7 +23,7 @@ Parsed = tuple[Statement, exp.Expr]
 class Project:
     """Parsed statements by file, and the columns of their tables that are reports."""
 
-    def __init__(self, texts: Mapping[Path, str], drawing: Drawing, files: Files = lambda _: None) -> None:
+    def __init__(self, texts: Mapping[Path, str], drawing: DrawingFunctions, files: Files = lambda _: None) -> None:
         """Parse the texts; those with Jinja are models of dbt.
 
         Args:

@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql import settings
 from ldpsql.quoting import text_literal
-from ldpsql.registry.fingerprint import of_schema, of_text
+from ldpsql.registry.agreement import of_schema, of_text
 from ldpsql.sql.lineage import Relation, Report
 
 # Tables with a comment that records a mechanism: database, schema, table, and their columns with comments.

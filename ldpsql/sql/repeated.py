@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from ldpsql.sql.drawing import Drawing
+from ldpsql.sql.drawing import DrawingFunctions
 from ldpsql.sql.structure import parsed
 
 # Macros of DuckDB in which a parameter occurs more than once, and functions over a constant list, which become IN.
@@ -18,7 +18,7 @@ MACROS = frozenset({
 _OVER_LISTS = frozenset({"array_contains", "array_has", "contains", "list_contains", "list_has"})
 
 
-def repeats(sql: str, drawing: Drawing) -> bool:
+def repeats(sql: str, drawing: DrawingFunctions) -> bool:
     """Return whether a statement draws inside of an expression that DuckDB may evaluate several times for a row."""
     tree = parsed(sql)
     return tree is not None and any(_draws(operand, drawing) for operand in _repeated(tree))
@@ -36,5 +36,5 @@ def _names(call: exp.Func) -> set[str]:
     return {name.lower() for name in names}
 
 
-def _draws(operand: exp.Expr, drawing: Drawing) -> bool:
+def _draws(operand: exp.Expr, drawing: DrawingFunctions) -> bool:
     return drawing.named(call.name for call in operand.find_all(exp.Anonymous))

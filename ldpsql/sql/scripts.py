@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ldpsql.errors import SourceRefused
-from ldpsql.sql.drawing import Drawing, Draws
+from ldpsql.sql.drawing import DrawingFunctions, Draws
 from ldpsql.sql.lineage import Relation
 from ldpsql.sql.lint import Finding, redrawn
 from ldpsql.sql.project import Project
@@ -45,7 +45,7 @@ def lint_files(paths: Iterable[Path], tables: Iterable[tuple[tuple[str, ...], Re
 
     """
     texts = {file: _text(file) for path in paths for file in _files(path)}
-    drawing = Drawing.of_registry()
+    drawing = DrawingFunctions.of_registry()
     drawing.define_all(";\n".join(texts.values()))
     drawn = [place for path, text in texts.items() for place in _lint(path, text, drawing)]
     project = Project(texts, drawing, of_file)
@@ -72,12 +72,12 @@ def _text(path: Path) -> str:
         raise SourceRefused(f"{path} is not UTF-8 text", "name SQL files or folders of them") from None
 
 
-def _lint(path: Path, text: str, drawing: Drawing) -> list[Place]:
+def _lint(path: Path, text: str, drawing: DrawingFunctions) -> list[Place]:
     findings = ((statement, _finding(statement, drawing)) for statement in statements(text))
     return [Place(str(path), statement.line, finding) for statement, finding in findings if finding is not None]
 
 
-def _finding(statement: Statement, drawing: Drawing) -> Finding | None:
+def _finding(statement: Statement, drawing: DrawingFunctions) -> Finding | None:
     """Return what is wrong with a statement, or None."""
     draws = drawing.draws(statement)
     if draws is Draws.NOTHING:
@@ -97,7 +97,7 @@ def _called(statement: Statement, draws: Draws) -> Finding | None:
     return redrawn(kind, "", draws) if draws is Draws.REPORTS and reads_stored(sql) else None
 
 
-def _stored(statement: Statement, drawing: Drawing) -> Finding | None:
+def _stored(statement: Statement, drawing: DrawingFunctions) -> Finding | None:
     """Return what is wrong with a statement that stores reports or defines a column that perturbs, or None."""
     if keeps_order(statement):
         return Finding("statement", "", IN_ORDER, SHUFFLE)

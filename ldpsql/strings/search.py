@@ -43,7 +43,7 @@ class Counted:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class Continuations:
     """All letters with which a level continues a prefix, by number; which of them end a string, and which go on."""
 
     letters: Letters
@@ -52,7 +52,7 @@ class Step:
 
     @staticmethod
     @lru_cache(maxsize=16)
-    def of(channel: Prefixes, level: int) -> Step:
+    def of(channel: Prefixes, level: int) -> Continuations:
         """Return the step to a level, counted from 0."""
         size, base = channel.ends[level] - (channel.ends[level - 1] if level else 0), channel.letters + 1
         numbers = np.arange(base**size)
@@ -61,7 +61,7 @@ class Step:
         possible = ~(ended[:, :-1] & ~ended[:, 1:]).any(axis=1)
         last = level == channel.levels - 1
         whole = ended.any(axis=1) | last
-        return Step(letters, np.flatnonzero(possible & whole), np.flatnonzero(possible & ~whole))
+        return Continuations(letters, np.flatnonzero(possible & whole), np.flatnonzero(possible & ~whole))
 
 
 def search(channel: Prefixes, strings: Strings, levels: list[LevelReports], kept: int, top: int) -> Iterator[Counted]:
@@ -78,7 +78,7 @@ def search(channel: Prefixes, strings: Strings, levels: list[LevelReports], kept
     prefixes = np.zeros((1, channel.length), dtype=np.uint8)
     for level in range(channel.levels):
         own, later = levels[level], levels[level + 1 :]
-        step = Step.of(channel, level)
+        step = Continuations.of(channel, level)
         whole, going = _Best(top), _Best(kept)
         ahead = supporters(channel, prefixes, level, later) if later else None
         for row, counts in enumerate(supporters(channel, prefixes, level, [own])):
@@ -102,7 +102,7 @@ def _threshold(channel: Prefixes, reports: int, tried: int) -> float:
     return float(binom.isf(_BY_CHANCE / max(tried, 2 * _BY_CHANCE), reports, float(channel.miss)))
 
 
-def _extended(channel: Prefixes, prefixes: Letters, step: Step, level: int, best: _Best) -> tuple[Letters, Floats]:
+def _extended(channel: Prefixes, prefixes: Letters, step: Continuations, level: int, best: _Best) -> tuple[Letters, Floats]:
     """Return the letters of the best continuations, and their supporters."""
     letters = prefixes[best.rows].copy()
     start = channel.ends[level - 1] if level else 0

@@ -16,9 +16,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.inference.operators import Floats
-
-Ints = NDArray[np.int64]
+from ldpsql.inference.operators import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldpsql.channels import (
     TOTAL,
@@ -22,10 +20,9 @@ from ldpsql.channels import (
     TableChannel,
 )
 from ldpsql.inference.goodness import log_fit_p_value
-from ldpsql.inference.operators import Floats
+from ldpsql.inference.operators import Floats, Ints
 from ldpsql.mechanisms.sampling import chosen_sets, expected_shares, levels_follow, plausible, prefixes_follow, reports_of
 
-Counts: TypeAlias = NDArray[np.int64]
 FALSE_ALARM = 1e-9  # probability that a correct sampler is refused, for each value
 _CELLS = 1 << 24  # supports that are unpacked at a time
 
@@ -94,7 +91,7 @@ def _check_reports(channel: TableChannel, value: int, draws: int) -> None:
     _check_frequencies(drawn, expected, f"value {value}")
 
 
-def _check_frequencies(drawn: Counts, expected: Floats, of: str) -> None:
+def _check_frequencies(drawn: Ints, expected: Floats, of: str) -> None:
     seen, draws = drawn > 0, drawn.sum()
     statistic = 2 * np.sum(drawn[seen] * np.log(drawn[seen] / (draws * expected[seen])))
     log_p = log_fit_p_value(np.array([statistic]), len(expected))[0]

@@ -81,7 +81,12 @@ def shrunk(one: Likelihood) -> Fit:
 
 
 def noise(one: Likelihood, theta: Floats) -> Floats:
-    """Return the variance of each inverted share, without the chance by which these people rather than others reported."""
+    """Return the variance of each inverted share, without the chance by which these people rather than others reported.
+
+    Raises:
+        IllConditioned: if it is not finite.
+
+    """
     error = one.operator.inverted_interval(one.shares, one.n, theta, 1.0)[0][0]
     if not np.isfinite(error).all():
         raise IllConditioned("the errors of the inversion are not finite", "use ibu")

@@ -20,7 +20,7 @@ import ldpsql
 from ldpsql import Key
 from ldpsql import spark as ldp_spark
 from ldpsql.bulk.charging import Charge
-from ldpsql.bulk.groups.rows import columns_of
+from ldpsql.bulk.groups.rows import result_columns
 from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter, SparkRefused, UnknownName
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.registry.registry import Registry, registry
@@ -261,7 +261,7 @@ def test_estimates_of_groups_are_exactly_those_of_duckdb(
         keyed = f"""SELECT * FROM ldp.estimate_by('{tmp_path}/reports/*.parquet', city, {{'day': "the day", 'kind': kind}}, m(),
                                                  estimator := '{estimator}') AS t(keys)"""
         expected = con.execute(f"SELECT unnest(keys), * EXCLUDE (keys) FROM ({keyed}) ORDER BY ALL").fetchall()
-        assert in_spark.columns == [*keys, *columns_of(registry().estimator(estimator))]
+        assert in_spark.columns == [*keys, *result_columns(registry().estimator(estimator))]
         assert len(expected) == 1200
         assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == expected
         options: dict[str, Any] = {"report": "city", "keys": keys, "estimator": estimator, "replace": True}

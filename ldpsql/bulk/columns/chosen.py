@@ -10,7 +10,7 @@ from typing import NamedTuple
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.charging import Charge, Charged, charge_of
-from ldpsql.bulk.columns.mechanisms import Columns, by_column
+from ldpsql.bulk.columns.mechanisms import Columns, by_column, names_of
 from ldpsql.bulk.columns.projection import Projection
 from ldpsql.bulk.permanent import is_permanent, permanent_of
 from ldpsql.errors import InvalidParameter, NotReleased
@@ -87,7 +87,7 @@ def chosen_columns(
         RowBudgetExceeded, BadSettings, UnknownName: if the policy cannot be used.
 
     """
-    kept = tuple(keep)
+    kept = names_of(keep, "keep")
     if policy is None and columns is not None:
         if not permanent:
             check_new_reports(columns.values() if isinstance(columns, Mapping) else [columns])

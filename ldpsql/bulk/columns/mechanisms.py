@@ -15,8 +15,22 @@ from ldpsql.names import ROW
 from ldpsql.registry.registry import registry
 
 _SPELLING = "check the spelling; the columns are not listed, since their names may be values"
+_EXAMPLE = "columns={'city': 'krr(epsilon=1, domain=[...])'}"
 _FIELD = "make a view in which the field of the struct is a column: CREATE VIEW flat AS SELECT s.x AS x, report FROM reports"
 Columns: TypeAlias = Mapping[str, Mechanism | str] | Mechanism | str  # by column, or of a row
+
+
+def names_of(argument: Iterable[str], parameter: str) -> tuple[str, ...]:
+    """Return the names of columns in an argument.
+
+    Raises:
+        InvalidParameter: if it is one string, whose letters would be the names, or contains anything else than names.
+
+    """
+    names = tuple(argument) if isinstance(argument, Iterable) and not isinstance(argument, str) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise InvalidParameter(f"{parameter} must be a list of names of columns", f"{parameter}=['region']")
+    return names
 
 
 def by_column(columns: Columns, read: Callable[[Mechanism | str], Mechanism] | None = None) -> dict[str, Mechanism]:
@@ -27,11 +41,13 @@ def by_column(columns: Columns, read: Callable[[Mechanism | str], Mechanism] | N
         read: returns the mechanism that a text writes or names; by default the registry does.
 
     Raises:
-        InvalidParameter: if a single mechanism is not that of a row.
+        InvalidParameter: if a single mechanism is not that of a row, or a column is not named by a string.
 
     """
     read = read or registry().mechanism
     if isinstance(columns, Mapping):
+        if not all(isinstance(name, str) for name in columns):
+            raise InvalidParameter("the names of columns must be strings", _EXAMPLE)
         return {name: read(mechanism) for name, mechanism in columns.items()}
     row = read(columns)
     parts = columns_of(row)
@@ -40,7 +56,7 @@ def by_column(columns: Columns, read: Callable[[Mechanism | str], Mechanism] | N
             f"{row.name} draws one column of each row, so it needs the row in one column", "perturb a column of structs"
         )
     if not parts:
-        raise InvalidParameter("a mechanism without the name of its column", "columns={'city': 'krr(epsilon=1, domain=[...])'}")
+        raise InvalidParameter("a mechanism without the name of its column", _EXAMPLE)
     return dict(parts)
 
 
@@ -79,18 +95,24 @@ def check_columns(wanted: Iterable[str], existing: Sequence[str], *, hint_names:
     Args:
         wanted: the names to look for.
         existing: the names of all columns.
-        hint_names: whether a hint may name a column with a similar spelling. The first line of a text file may be somebody's
-            data. A hint never lists all names: those of a PIVOT, or of a file without a header, are values.
+        hint_names: whether a hint may name a column with a similar spelling; if not, only one that differs in case: the first
+            line of a text file may be somebody's data. A hint never lists all names: those of a PIVOT, or of a file without a
+            header, are values.
         hint: what to say if it does not.
 
     Raises:
+        InvalidParameter: if the name of a column is not a string.
         UnknownName: if a column is missing.
         SourceRefused: if a column occurs twice.
 
     """
     for name in wanted:
+        if not isinstance(name, str):
+            raise InvalidParameter("the name of a column must be a string", "write the label 0 of a frame as '0'")
         if name not in existing:
-            alike = get_close_matches(name, existing, n=1) if hint_names else ()
+            alike = [column for column in existing if column.casefold() == name.casefold()]
+            if hint_names:
+                alike = alike or get_close_matches(name, existing, n=1)
             raise UnknownName("column", name, alike, _FIELD if name.partition(".")[0] in existing else hint)
         if existing.count(name) > 1:
             raise SourceRefused(f"there are two columns named '{name}'", "rename one")

@@ -8,13 +8,13 @@ from typing import TypeVar
 import pyarrow as pa
 
 from ldpsql.bulk.columns.kept import kept, kept_field
-from ldpsql.bulk.columns.mechanisms import Columns, by_column, check_columns
+from ldpsql.bulk.columns.mechanisms import Columns, by_column, check_columns, names_of
 from ldpsql.bulk.permanent import Permanent
 from ldpsql.channels import Drawn
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
-from ldpsql.registry.fingerprint import metadata
+from ldpsql.registry.agreement import metadata
 from ldpsql.reports import type_of
 
 Made = TypeVar("Made")
@@ -40,7 +40,7 @@ class Projection:
             InvalidParameter: if no column is to be perturbed, or a column is to be both perturbed and kept.
 
         """
-        kept, mechanisms = tuple(dict.fromkeys(keep)), by_column(columns)
+        kept, mechanisms = tuple(dict.fromkeys(names_of(keep, "keep"))), by_column(columns)
         if not mechanisms:
             raise InvalidParameter("there is no column to perturb", "columns={'city': 'krr(epsilon=1, domain=[...])'}")
         if set(kept) & set(mechanisms):

@@ -40,7 +40,7 @@ def digest(keys: Sequence[str], number: str) -> str:
 
 
 @dataclass(frozen=True)
-class Cells:
+class CountTable:
     """The table of the counts of all groups, sorted by group; ``name`` is what SQL calls it."""
 
     name: str

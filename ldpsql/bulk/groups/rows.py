@@ -19,7 +19,7 @@ COLUMNS = ("value", "estimate", "std_error", "low", "high", "n")  # of the resul
 BORROWED = "borrowed"  # the column after these, if the estimator shares anything between groups
 
 
-def check_names(report: str, keys: Sequence[str]) -> None:
+def check_keys(report: str, keys: Sequence[str]) -> None:
     """Check the names of the column of reports and of the columns that define the groups.
 
     Raises:
@@ -34,14 +34,14 @@ def check_names(report: str, keys: Sequence[str]) -> None:
         raise InvalidParameter("a key is named twice", "name each column once")
 
 
-def columns_of(estimator: Estimator) -> tuple[str, ...]:
+def result_columns(estimator: Estimator) -> tuple[str, ...]:
     """Return the names of the columns of the result, after the keys."""
     return (*COLUMNS, BORROWED) if estimator.borrows else COLUMNS
 
 
 def numbers_of(estimator: Estimator) -> list[pa.Field]:
     """Return the columns of the result after the value."""
-    return [pa.field(name, pa.int64() if name == "n" else pa.float64()) for name in columns_of(estimator)[1:]]
+    return [pa.field(name, pa.int64() if name == "n" else pa.float64()) for name in result_columns(estimator)[1:]]
 
 
 def keys_named(keys: Sequence[str], columns: Sequence[str]) -> list[str]:

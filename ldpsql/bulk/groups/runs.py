@@ -20,7 +20,7 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.groups.cells import Cells, digest, reading
+from ldpsql.bulk.groups.cells import CountTable, digest, reading
 from ldpsql.bulk.writing.staging import already_exists
 from ldpsql.bulk.writing.tables import is_there, table_name
 from ldpsql.errors import Interrupted, LdpError, UnfinishedRun
@@ -58,7 +58,7 @@ class GroupRun:
         cells, self._estimates, self._run = (
             ".".join(map(quoted, [*folder, f"{name} ldp {what}"])) for what in ("cells", "estimates", "run")
         )
-        self.cells, self._name = Cells(cells, task.keys), quoted(name)
+        self.cells, self._name = CountTable(cells, task.keys), quoted(name)
         self.done = self.size = self.groups = self.groups_done = 0
 
     def begin(self, *, replace: bool, resume: bool) -> None:

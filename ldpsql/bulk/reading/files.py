@@ -43,7 +43,12 @@ def stored(con: DuckDBPyConnection, path: Path, *, split: bool) -> Source:
 
 
 def files_of(path: Path) -> tuple[FileFormat, list[str]]:
-    """Return the format and the sorted files; a folder stands for the Parquet files below it."""
+    """Return the format and the sorted files; a folder stands for the Parquet files below it.
+
+    Raises:
+        SourceRefused: if there is no file, or the files are not of one kind that can be read.
+
+    """
     pattern = str(path / "**" / "*.parquet") if path.is_dir() else str(path)
     files = [pattern] if path.is_file() else sorted(glob(pattern, recursive=True))
     if not files:

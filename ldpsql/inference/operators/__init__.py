@@ -1,6 +1,6 @@
 """Channels as linear maps, for estimation: one file for each structure, as for the samplers in `ldpsql.channels`."""
 
-from ldpsql.channels import Floats
+from ldpsql.channels import Floats, Ints
 from ldpsql.inference.operators.base import Operator, operator
 from ldpsql.inference.operators.bin_bits import BinOperator
 from ldpsql.inference.operators.blocks import BlocksOperator
@@ -9,7 +9,7 @@ from ldpsql.inference.operators.extended import ExtendedOperator
 from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.inference.operators.keep_or_spread import KeepOrSpreadOperator
 from ldpsql.inference.operators.keep_or_window import KeepOrWindowOperator
-from ldpsql.inference.operators.khatri_rao import KhatriRaoOperator, Observed
+from ldpsql.inference.operators.khatri_rao import KhatriRaoOperator, ObservedColumn
 from ldpsql.inference.operators.kronecker import MOST_REPORTS, KroneckerOperator, Unreported
 from ldpsql.inference.operators.levels import LevelsOperator
 from ldpsql.inference.operators.merged import MergedOperator, merged
@@ -34,6 +34,7 @@ __all__ = [
     "ExtendedOperator",
     "Floats",
     "GeometricOperator",
+    "Ints",
     "KeepOrSpreadOperator",
     "KeepOrWindowOperator",
     "KhatriRaoOperator",
@@ -43,7 +44,7 @@ __all__ = [
     "MergedOperator",
     "MergedSupportOperator",
     "MixedKeepOrSpreadOperator",
-    "Observed",
+    "ObservedColumn",
     "Operator",
     "PairOperator",
     "PlaneOperator",

@@ -21,7 +21,7 @@ MOST_CELLS = 1 << 28  # reports times cells
 _BLOCK = 1 << 22
 
 
-class Observed(NamedTuple):
+class ObservedColumn(NamedTuple):
     """The reports of one column that were observed.
 
     Args:
@@ -44,7 +44,7 @@ class KhatriRaoOperator(InvertedOperator):
     complete = False
     inverse = None
 
-    def __init__(self, columns: Sequence[Observed]) -> None:
+    def __init__(self, columns: Sequence[ObservedColumn]) -> None:
         self._columns = tuple(columns)
         self._tables, self._pulls = [one.table for one in columns], [one.pull for one in columns]
         self.shape = tuple(map(len, self._tables))

@@ -9,15 +9,12 @@ and the variance of the rest is sum beta^2 v - (sum beta v)^2 / V plus those of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ldpsql.channels import Floats
+from ldpsql.channels import Floats, Ints
 from ldpsql.inference.operators.tree import Tree
-
-Ints: TypeAlias = NDArray[np.int64]
 
 
 class Ranges(NamedTuple):

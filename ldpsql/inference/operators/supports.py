@@ -16,7 +16,7 @@ from ldpsql.channels import Floats, SetChannel
 from ldpsql.channels.splitmix import splitmix
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
-from ldpsql.inference.goodness import known_law, within
+from ldpsql.inference.goodness import known_law, log_p_within
 from ldpsql.inference.operators.base import Ends, Operator, digest
 from ldpsql.inference.operators.octets import Octets, unpacked
 
@@ -227,7 +227,7 @@ class SetOperator(Operator):
     def log_votes_p_value(self, shares: Floats, n: Floats) -> Floats:
         """Return the bound that every value is supported by a share of the reports between miss and hit."""
         votes = zip(self.supported(shares), n, strict=True)
-        return np.array([within(held, float(size), *self._range) for held, size in votes])
+        return np.array([log_p_within(held, float(size), *self._range) for held, size in votes])
 
     @cached_property
     def inverse(self) -> Floats:

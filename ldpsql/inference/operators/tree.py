@@ -10,14 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ldpsql.channels import Floats
-
-Ints: TypeAlias = NDArray[np.int64]
+from ldpsql.channels import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +42,6 @@ class Parents:
     def spread(self, of_parents: Floats) -> Floats:
         """Return for each node the number of its parent, along the last axis."""
         return of_parents[..., self.of]
-
-
-class Upwards(NamedTuple):
-    """What a level and those below it say: the best shares of its nodes, and their variances."""
-
-    shares: Floats
-    variances: Floats
 
 
 @dataclass(frozen=True, eq=False)

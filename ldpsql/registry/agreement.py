@@ -1,0 +1,143 @@
+"""Fingerprints next to reports: how columns record them, and whether they agree with the mechanism that is to estimate.
+
+Arrow and Parquet keep the fingerprint of a column in the metadata of the schema, under ``ldpsql.mechanism.COLUMN``, and DuckDB
+in the comment of the column. A record without the digits of the channel fits any channel.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import product
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.registry.fingerprint import fingerprint, short_text
+from ldpsql.registry.registry import registry
+
+KEY = "ldpsql.mechanism."
+_LINE = re.compile(r"\bldpsql:([0-9a-f]{32})(?:\.([0-9a-f]{16}))?(?: (.*))?")
+_SAID = 200  # characters of a mechanism in a message
+
+Fingerprints: TypeAlias = frozenset[str]  # lines of text, one for each mechanism that drew reports of a column
+NONE: Fingerprints = frozenset()
+
+
+def metadata(mechanisms: Mapping[str, Mechanism]) -> dict[str, str]:
+    """Return the metadata of a schema whose columns these mechanisms drew."""
+    return {f"{KEY}{column}": fingerprint(mechanism) for column, mechanism in mechanisms.items()}
+
+
+def of_schema(schema: pa.Schema, column: str) -> Fingerprints:
+    """Return the fingerprints of a column in the metadata of a schema, as Arrow, Parquet or Spark wrote them."""
+    keys = {key.decode(errors="replace").casefold(): value for key, value in (schema.metadata or {}).items()}
+    written = keys.get(f"{KEY}{column}".casefold(), b"").decode(errors="replace")
+    return of_text(written) | _of_spark(keys.get("org.apache.spark.sql.parquet.row.metadata", b"{}"), column)
+
+
+def _of_spark(row: bytes, column: str) -> Fingerprints:
+    try:
+        fields = json.loads(row).get("fields", [])
+        texts = [field["metadata"].get(KEY[:-1], "") for field in fields if field["name"].casefold() == column.casefold()]
+    except (ValueError, KeyError, AttributeError, TypeError):  # written by something else
+        return NONE
+    return of_text("\n".join(map(str, texts)))
+
+
+def of_text(text: str | None) -> Fingerprints:
+    """Return the fingerprints in a text, such as a comment."""
+    return frozenset(match[0] for match in _LINE.finditer(text or ""))
+
+
+def digits(fingerprints: Iterable[str]) -> set[str]:
+    """Return the digits of fingerprints, which distinguish mechanisms."""
+    return {match[1] for line in fingerprints if (match := _LINE.match(line))}
+
+
+def digit_pairs(fingerprints: Iterable[str]) -> set[tuple[str, str]]:
+    """Return the digits of mechanisms and of their channels; '' if a record has none of the channel."""
+    return {(match[1], match[2] or "") for line in fingerprints if (match := _LINE.match(line))}
+
+
+def agree(fingerprints: Iterable[str], others: Iterable[str]) -> bool:
+    """Return whether all fingerprints of one set stand for the same channel as all of another set."""
+    pairs = product(digit_pairs(fingerprints), digit_pairs(others))
+    return all(one[0] == other[0] and (one[1] == other[1] or "" in (one[1], other[1])) for one, other in pairs)
+
+
+def several(fingerprints: Iterable[str]) -> bool:
+    """Return whether fingerprints stand for different mechanisms."""
+    lines = list(fingerprints)
+    return not agree(lines, lines)
+
+
+def check_agreement(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
+    """Refuse reports that another mechanism drew, or several; those without a fingerprint pass.
+
+    Raises:
+        OtherMechanism: if another mechanism drew them, or several did.
+
+    """
+    if not digit_pairs(fingerprints) or agree(fingerprints, [own := fingerprint(mechanism)]):
+        return
+    if several(fingerprints):
+        raise OtherMechanism("several mechanisms drew these reports", "estimate the reports of each by themselves")
+    if digits(fingerprints) == digits([own]):
+        raise OtherMechanism(
+            f"{_short(mechanism)} drew these reports with other probabilities than it has now",
+            "its plugin, or ldpsql, was changed: estimate with the version that drew them",
+        )
+    raise OtherMechanism(
+        f"{_described(next(iter(fingerprints)))} drew these reports, and {_short(mechanism)} is to estimate them",
+        "estimate with the mechanism that drew them; with another version of its domain it is another mechanism",
+    )
+
+
+def together(parts: Iterable[Fingerprints]) -> Fingerprints:
+    """Return the fingerprints of counts that are added up.
+
+    Raises:
+        OtherMechanism: if different mechanisms drew them.
+
+    """
+    union = frozenset[str]().union(*parts)
+    if several(union):
+        raise OtherMechanism("reports of different mechanisms do not add up", "estimate them separately")
+    return union
+
+
+def written_mechanism(line: str) -> Mechanism | None:
+    """Return the mechanism that a fingerprint writes out; None if the text is not that of a mechanism with these digits."""
+    match = _LINE.match(line)
+    try:
+        mechanism = registry().mechanism(match[3]) if match and match[3] else None
+        same = mechanism is not None and digits([fingerprint(mechanism)]) == digits([line])
+    except LdpError:
+        return None
+    return mechanism if same else None
+
+
+def _described(line: str) -> str:
+    """Return the mechanism that a fingerprint names; only what is a mechanism of these digits is repeated in a message."""
+    mechanism = written_mechanism(line)
+    return _short(mechanism) if mechanism is not None else "another mechanism"
+
+
+def _short(mechanism: Mechanism) -> str:
+    return short_text(mechanism, _SAID) or f"{mechanism.name} with other parameters or another domain"
+
+
+@lru_cache(maxsize=1)
+def warn_unmarked() -> None:
+    """Warn, once in a process, that no fingerprint names the mechanism that drew the reports."""
+    warnings.warn(f"{UNMARKED}: {REMEDY}", UnmarkedReports, stacklevel=3)
+
+
+UNMARKED = "nothing says which mechanism drew these reports, so nothing was compared"
+REMEDY = "a raw column or the reports of another mechanism may give plausible estimates"
