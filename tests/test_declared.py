@@ -234,6 +234,26 @@ def test_the_settings_name_a_column_of_a_table_that_is_made_later(tmp_path: Path
         Registry.load().mechanism("item")
 
 
+def test_only_the_mechanism_of_a_changed_table_is_refused() -> None:
+    changed = {"mechanism": "krr", "epsilon": 1, "domain": {"table": "items", "column": "item", "fingerprint": "0"}}
+    absent = changed | {"domain": {"table": "absent", "column": "item"}}
+    with ldpsql.connect() as con:
+        con.execute("CREATE TABLE items AS SELECT unnest(['a', 'b']) AS item")
+        ldpsql.attach(con, mechanisms={"changed": changed, "absent": absent, "item": "krr(1, ['a', 'b'])"})
+        assert one(con, "SELECT ldp.perturb('a', ldp.m.item())") in ("a", "b")
+        with pytest.raises(duckdb.Error, match=r"LDP408\] the domain in the table 'items' is not .*fingerprint is now"):
+            con.execute("SELECT ldp.perturb('a', ldp.m.changed())")
+        with pytest.raises(OtherMechanism, match=r"not the version.*its fingerprint is now"):
+            ldpsql.perturb_table(con, "items", "reports", {"item": "changed"})
+        with pytest.raises(SourceRefused, match=r"'item' of the table 'absent' cannot be read.*attach ldpsql again"):
+            ldpsql.perturb_table(con, "items", "reports", {"item": "absent"})
+
+
+def test_the_list_of_an_empty_table_is_refused_in_words_that_explain_it(con: DuckDBPyConnection) -> None:
+    with pytest.raises(duckdb.Error, match=r"LDP103\] krr needs the parameter domain, which is missing or NULL\. Hint: krr\("):
+        con.execute("SELECT ldp.declare('none', ldp.krr(4, list(item ORDER BY item))) FROM items WHERE false")
+
+
 REFERENCES = {
     "{'table': 'no items', 'column': 'item'}": (SourceRefused, "cannot be read"),
     "{'table': 'items', 'column': 'no'}": (SourceRefused, "cannot be read"),
@@ -266,7 +286,7 @@ def test_only_the_owner_of_the_process_names_files() -> None:
         "krr(1, {'file': '/etc/passwd', 'column': 'column0'})",
         {"mechanism": "krr", "epsilon": 1, "domain": {"file": "x"}},
     ):
-        with pytest.raises(InvalidDomain, match="list of values"):
+        with pytest.raises(InvalidDomain, match="list of values here, not the name of a table or a file"):
             registry().mechanism(text)
     with ldpsql.connect() as con, pytest.raises(duckdb.Error, match="LDP102"):
         con.execute("SELECT ldp.perturb('a', 'krr(1, {''file'': ''/etc/passwd'', ''column'': ''column0''})')")

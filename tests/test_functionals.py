@@ -14,12 +14,13 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Estimator, Likelihood, Mechanism, certify
 from ldpsql.channels import SetChannel
+from ldpsql.estimates import spans
 from ldpsql.estimates.estimate import Estimates, estimate_counts, estimate_likelihood
 from ldpsql.estimates.functionals import Functional, Mean, Measure, Quantile, RangeShare, Variance
 from ldpsql.estimates.measures import cut_to
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.goodness import known_law, log_p_within
-from ldpsql.inference.operators import DenseOperator, SupportOperator, packed
+from ldpsql.inference.operators import DenseOperator, SupportOperator, packed, supports
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
 from ldpsql.registry.registry import registry
 from tests import seeds
@@ -177,6 +178,39 @@ def test_groups_together_are_groups_alone() -> None:
             for i in range(5):
                 alone = estimate_counts(mechanism(spec), drawn.likelihood.counts[i : i + 1], ibu())
                 assert functional.measure(alone).high[0] == pytest.approx(measured.high[i], abs=1e-9)
+
+
+def test_the_interval_of_a_quantile_from_some_sets_contains_that_from_all_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 1000
+    counts = RNG.multinomial(N, np.full(size, 1 / size)).astype(np.float64)[None]
+    many = estimate_counts(registry().mechanism({"mechanism": "krr", "epsilon": 9, "domain": range(size)}), counts, ibu())
+    exact = Quantile(0.3).measure(many)
+    monkeypatch.setattr(spans, "_CELLS", 50 * size)
+    some = Quantile(0.3).measure(many)
+    assert some.low[0] <= exact.low[0] <= some.estimate[0] == exact.estimate[0] <= exact.high[0] <= some.high[0]
+    assert some.high[0] - some.low[0] <= exact.high[0] - exact.low[0] + 2 * size / 50 + 2
+
+
+def test_functionals_of_hashes_are_the_same_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = registry().mechanism({"mechanism": "olh", "epsilon": 2, "domain": range(3000)})
+    chances = operator_of(spec).forward(np.full(3000, 1 / 3000))
+    drawn = estimate_counts(spec, RNG.multinomial(N, chances / chances.sum(), 2).astype(np.float64), ibu())
+    c = RNG.random((3000, 7))
+    likelihood, of = drawn.likelihood, drawn.likelihood.operator.functionals
+    whole = of(likelihood.shares, likelihood.n, drawn.fit.theta, c)
+    monkeypatch.setattr(supports, "_FUNCTIONALS", 1)
+    pieces = of(likelihood.shares, likelihood.n, drawn.fit.theta, c)
+    assert np.stack(pieces) == pytest.approx(np.stack(whole), rel=1e-9)
+
+
+def test_a_median_of_many_values_needs_no_table_of_all_pairs_of_values() -> None:
+    size = 200_000  # a table of them would take 320 GB
+    counts = np.zeros((1, size))
+    counts[0, 70_000:90_001] = 1.0
+    made = registry().mechanism({"mechanism": "krr", "epsilon": 20, "domain": range(size)})
+    median = Quantile(0.5).measure(estimate_counts(made, counts, ibu()))
+    assert median.estimate[0] == 80_000
+    assert 0 < median.low[0] <= 80_000 <= median.high[0] < size - 1
 
 
 def test_a_share_that_reports_do_not_identify_has_an_interval_that_holds_all_it_can_be() -> None:

@@ -282,3 +282,11 @@ def test_every_function_is_drawn_equally_often(size: int) -> None:
         drawn = channel.draw(np.zeros(channel.seeds, dtype=np.int32), lambda _: next(calls))  # noqa: B023
         assert (drawn // channel.response.size == np.arange(channel.seeds)).all()
     assert (TOTAL - step * channel.seeds) / step < 1e-9
+
+
+def test_a_private_seed_is_a_whole_random_word() -> None:
+    channel = certify(Olh(epsilon=1, domain=range(9), seeds="private")).channel
+    words = np.random.default_rng().integers(TOTAL, size=1000, dtype=np.uint64)
+    calls = iter([words, np.zeros(1000, dtype=np.uint64)])
+    drawn = channel.draw(np.zeros(1000, dtype=np.int32), lambda _: next(calls))
+    assert (drawn[:, 0] == words).all()

@@ -200,3 +200,11 @@ def test_rows_without_report_and_equal_reports_are_not_refused(
     assert len(con.sql("FROM ldp.inv('reports', y, wide(), keep := kept)").fetchall()) == 200
     con.execute("CREATE TABLE alike AS SELECT ldp.perturb(0, sure()) AS y FROM range(2000)")
     assert len(con.sql("FROM ldp.inv('alike', y, sure())").fetchall()) == 200
+
+
+@pytest.mark.parametrize("estimator", ["em_mr", "corrected_em"])
+def test_estimators_that_are_slow_for_many_values_refuse_them(con: DuckDBPyConnection, estimator: str) -> None:
+    con.execute("SELECT ldp.declare('word', ldp.olh(1, range(70000)))").fetchall()
+    refused = rf"LDP103\] {estimator} takes at most \d+ values, and the domain has 70000\. Hint: use ibu"
+    with pytest.raises(duckdb.Error, match=refused):
+        con.execute(f"SELECT ldp.{estimator}(ldp.perturb(1, ldp.declared('word')), ldp.declared('word')) FROM range(9)")

@@ -273,6 +273,9 @@ def _to_arrow(source: object) -> pa.Array:
         return copied(values)  # nobody else can change it
     except (WrongType, pa.ArrowException, KeyError, TypeError, ValueError, OverflowError):
         pass
+    if isinstance(source, dict) and {"table", "file"} & source.keys():
+        hint = "name the mechanism in ldpsql.toml or attach, or pass the column itself, such as frame['item']"
+        raise InvalidDomain("a domain must be a list of values here, not the name of a table or a file", hint)
     raise InvalidDomain("a domain must be a list of values of one type", "for example ['Lima', 'Oslo', 'Rome']")
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
 
 _MOST_SETS = 128  # whose bounds are computed for a quantile if bounds are costly
+_LEAST_SETS = 32  # whose bounds are computed if there are very many values: sets between them are as wide as their errors
+_CELLS = 1 << 23  # of sets times values, at a time
 _ROUNDING = 1e-12
 
 
@@ -188,14 +190,20 @@ class Quantile(Functional):
 def _listed_band(estimates: Estimates, rising: Ints) -> tuple[Floats, Floats]:
     """Return lower and upper ends for the shares of the first 1, 2, .. values in rising order, each of shape (groups, sets).
 
-    If bounds are costly, those of some sets serve for the sets between them too: a set has at least the share of one inside it.
+    If bounds are costly or values are many, those of some sets serve for the sets between them too: a set has at least the
+    share of one inside it.
     """
     place = np.empty(len(rising), dtype=np.int64)
     place[rising] = np.arange(len(rising))
     size = len(rising) - 1
-    costly = estimates.likelihood.operator.bounding_weights is not None and size > _MOST_SETS
-    some = np.linspace(0, size - 1, _MOST_SETS).round().astype(np.int64) if costly else np.arange(size)
-    band = linear(estimates, (place[:, None] <= some).astype(np.float64), sets=True)
+    step = max(1, _CELLS // len(rising))
+    most = _MOST_SETS if estimates.likelihood.operator.bounding_weights is not None else max(_LEAST_SETS, step)
+    some = np.linspace(0, size - 1, min(size, most)).round().astype(np.int64)
+    parts = [
+        linear(estimates, (place[:, None] <= some[start : start + step]).astype(np.float64), sets=True)
+        for start in range(0, len(some), step)
+    ]
+    low, high = (np.concatenate(ends, axis=1) for ends in zip(*((part.low, part.high) for part in parts), strict=True))
     after = np.searchsorted(some, np.arange(size))
     before = np.searchsorted(some, np.arange(size), side="right") - 1
-    return band.low[:, before], band.high[:, after]
+    return low[:, before], high[:, after]

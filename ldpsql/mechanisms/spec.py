@@ -136,7 +136,7 @@ class Spec(BaseModel):
         if first["type"] == "extra_forbidden":
             return UnknownName(f"parameter of {cls.name}", field, cls.model_fields)
         if first["type"] == "missing":
-            return InvalidParameter(f"{cls.name} needs the parameter {field}", cls.signature())
+            return InvalidParameter(f"{cls.name} needs the parameter {field}, which is missing or NULL", cls.signature())
         complaint = first["msg"][0].lower() + first["msg"][1:]
         return InvalidParameter(f"parameter {field} of {cls.name}: {complaint}", cls.signature())
 

@@ -93,8 +93,9 @@ def check_agreement(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
             f"{_short(mechanism)} drew these reports with other probabilities than it has now",
             "its plugin, or ldpsql, was changed: estimate with the version that drew them",
         )
+    drawn, own = _described(next(iter(fingerprints))), _short(mechanism)
     raise OtherMechanism(
-        f"{_described(next(iter(fingerprints)))} drew these reports, and {_short(mechanism)} is to estimate them",
+        f"{drawn} drew these reports" + (f", and {own} is to estimate them" if drawn != own else ""),
         "estimate with the mechanism that drew them; with another version of its domain it is another mechanism",
     )
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import KeepOrSpread
 from ldpsql.channels.exported import digest as channel_digest
-from ldpsql.domains.domain import Domain, strictly_rising
+from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.mechanisms.parts import Parts
@@ -108,8 +108,7 @@ def _canonical(value: object, *, unordered: bool) -> Iterator[str]:
         yield json.dumps(value, sort_keys=True, default=str)
         return
     texts = _texts(value)
-    sort = unordered and not strictly_rising(texts)
-    order = pc.sort_indices(texts) if sort else None  # by bytes of UTF-8, which is the order of Python's strings
+    order = pc.sort_indices(texts) if unordered else None  # by bytes of UTF-8, which is the order of Python's strings
     for start in range(0, len(texts), _PART):
         part = slice(start, start + _PART)
         listed = json.dumps((texts[part] if order is None else texts.take(order[part])).to_pylist())[1:-1]

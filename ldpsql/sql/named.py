@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
@@ -14,7 +15,8 @@ from ldpsql.domains.product import Product
 from ldpsql.domains.sql_types import sql_type
 from ldpsql.engine.functions import MARK, Macros, struct_text
 from ldpsql.engine.sql_struct import as_struct, columns_of, long_domains
-from ldpsql.errors import BadSettings, InvalidParameter, LdpError, RowBudgetExceeded, SourceRefused
+from ldpsql.errors import BadSettings, InvalidParameter, LdpError, OtherMechanism, RowBudgetExceeded, SourceRefused
+from ldpsql.errors.wording import of_macro
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.ordered import OrderedMechanism
 from ldpsql.names import MECHANISM_HANDLE
@@ -24,6 +26,8 @@ from ldpsql.registry.documents import from_file
 from ldpsql.registry.handles import MECHANISMS, PERMANENT_TABLE
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import permanent_table
+
+_REFUSALS: dict[str, type[LdpError]] = {kind.code: kind for kind in (SourceRefused, OtherMechanism)}  # of a domain in a table
 
 # The catalogs of ldpsql on this connection that name a mechanism; usually there is one, ldp.
 _CATALOGS = """
@@ -64,7 +68,7 @@ def _call(name: str, spec: Any, con: DuckDBPyConnection) -> str:
         call = sql_call(registry().mechanism(written, con), con)
     except SourceRefused as error:  # the table may be made later, as dbt does
         return _refusal(error, "attach ldpsql again as soon as it can be read")
-    except RowBudgetExceeded as error:  # of the policy of one table
+    except (RowBudgetExceeded, OtherMechanism) as error:  # of the policy or the domain of one table
         return _refusal(error, error.hint)
     except LdpError as error:
         raise BadSettings(f"the mechanism '{name}' in the settings: {error.message}", error.hint) from None
@@ -104,7 +108,13 @@ def mechanism_of(spec: Mechanism | str, con: DuckDBPyConnection) -> Mechanism:
         if not catalogs:
             return registry().mechanism(spec, con)
         call = f"{quoted(catalogs[0][0])}.m.{quoted(name)}()"
-        ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()
+        try:
+            ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()
+        except duckdb.InvalidInputException as error:
+            refusal = of_macro(error, "")  # that of `_refusal`
+            if refusal is None:
+                raise
+            raise _REFUSALS.get(refusal[1], InvalidParameter)(refusal[2], refusal[3] or "") from None
     return MECHANISMS.thing(number)
 
 

@@ -58,6 +58,7 @@ class EmMr(IterativeEstimator):
     """
 
     name = "em_mr"
+    most_values = 65_536  # half a minute; ten minutes are not enough for a million values
     stop: StopField = Field("paper", description="of each fit: 'paper', 'certified', 'held_out' or a number of steps")
     tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(1e-3, description="largest change of the log-likelihood")
     keep_share: Annotated[float, Field(ge=0, le=1)] = Field(0.25, description="least share of the values to keep, K_min / K")

@@ -23,6 +23,7 @@ from ldpsql.inference.operators.octets import Octets, unpacked
 _BLOCK = 1 << 16  # reports at a time, so that the sums stay in the cache
 _ROWS = 512  # octets of them between two looks at the clock
 CELLS = 1 << 20  # cells unpacked at a time
+_FUNCTIONALS = 1 << 22  # reports times functionals at a time
 _FEW_GROUPS = 8  # up to so many, look-ups beat a product with unpacked sets
 FEW_REPORTS = 100  # for each value
 MOST_PAIRS = 2048  # values up to which something may be computed for every pair of them
@@ -262,20 +263,29 @@ class SetOperator(Operator):
             return super().functionals(shares, n, theta, c)
         each = np.broadcast_to(c, (len(shares), *c.shape[-2:]))
         centre, variance = np.empty((2, len(shares), c.shape[-1]))
+        total = self._contributions(np.ones((self.inputs, 1)))[:, 0]
+        step = max(1, _FUNCTIONALS // self.outputs)
         for i, q in enumerate(shares):
-            contributions = self._contributions(np.column_stack([each[i], np.ones(self.inputs)]))
-            mean = q @ contributions
-            own, total = (contributions - mean)[:, :-1], (contributions - mean)[:, -1]
-            spread = q @ total**2
-            factor = (q * total) @ own / spread if spread > 1e-12 else np.zeros(c.shape[-1])
-            centre[i] = mean[:-1] - factor * (mean[-1] - 1.0)
-            free = n[i] - 2  # two numbers were fitted: the mean, and the factor
-            variance[i] = q @ (own - total[:, None] * factor) ** 2 / free if free > 0 else np.inf
+            for start in range(0, c.shape[-1], step):
+                check()
+                some = slice(start, start + step)
+                centre[i, some], variance[i, some] = _controlled(q, n[i], self._contributions(each[i, :, some]), total)
         return centre, variance
 
     def _contributions(self, c: Floats) -> Floats:
         """Return the contribution of every report to c'v: (sum of c over its set - miss times the sum of c)/(hit - miss)."""
         return (self._inside(c.T) - self._miss * c.sum(axis=0)[:, None]).T / (self._hit - self._miss)
+
+
+def _controlled(q: Floats, n: float, contributions: Floats, total: Floats) -> tuple[Floats, Floats]:
+    """Return the means of the contributions of n reports with shares q, controlled by their totals, and their variances."""
+    mean, sum_of_all = q @ contributions, q @ total
+    own, total = contributions - mean, total - sum_of_all
+    spread = q @ total**2
+    factor = (q * total) @ own / spread if spread > 1e-12 else np.zeros(len(mean))
+    free = n - 2  # two numbers were fitted: the mean, and the factor
+    variance = q @ (own - total[:, None] * factor) ** 2 / free if free > 0 else np.full(len(mean), np.inf)
+    return mean - factor * (sum_of_all - 1.0), variance
 
 
 class SupportOperator(SetOperator):
