@@ -55,7 +55,6 @@ from ldpsql.estimates.bootstrap import (
     metric_named,
     simulated_errors,
 )
-from ldpsql.estimates.collections import collection_shares
 from ldpsql.estimates.conditions import column_of_table, columns_named, condition, named_place, values_of
 from ldpsql.estimates.contrasts import Contrast, Difference, difference
 from ldpsql.estimates.diagnosis import Diagnosis
@@ -65,6 +64,7 @@ from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, 
 from ldpsql.estimates.independence import Columns, Independence, independence
 from ldpsql.estimates.measures import FIELDS
 from ldpsql.estimates.narrowing import narrowed
+from ldpsql.estimates.rappor_files import collection_shares
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_line, check_ordered, scale_of
 from ldpsql.estimates.synthetic import drawn_cells, weights

@@ -16,7 +16,7 @@ from ldpsql.domains.arrays import column_of, is_pandas_frame, is_pandas_series, 
 from ldpsql.domains.columns import plain, with_nulls
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors.boundary import withheld
-from ldpsql.estimates.collections import Rows, collection_shares
+from ldpsql.estimates.rappor_files import Rows, collection_shares
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.foreign import Format, read_foreign
 from ldpsql.quoting import text_literal

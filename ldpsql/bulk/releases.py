@@ -20,8 +20,8 @@ from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.datasets import Dataset, dataset_of
 from ldpsql.ledger.entries import ReleaseName
 from ldpsql.ledger.guard import GIVE_LEDGER, ChargedReports, Guard, guard_of, occupied
-from ldpsql.ledger.lasting import Reported, charge_columns_once
 from ldpsql.ledger.people import id_bytes
+from ldpsql.ledger.permanent_charges import Reported, charge_columns_once
 from ldpsql.ledger.policy import ROW
 from ldpsql.ledger.witness import others
 from ldpsql.mechanisms.base import Mechanism, certify

@@ -12,7 +12,7 @@ from ldpsql.bulk.permanent import Permanent
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.datasets import Dataset
 from ldpsql.ledger.digests import DIGEST
-from ldpsql.ledger.lasting import Reported, charge_columns_once
+from ldpsql.ledger.permanent_charges import Reported, charge_columns_once
 from ldpsql.mechanisms.base import CertifiedMechanism
 
 

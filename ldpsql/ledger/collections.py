@@ -13,7 +13,7 @@ from ldpsql.channels import RepeatedHash
 from ldpsql.errors import InvalidParameter, UnknownName
 from ldpsql.ledger.book import Ledger
 from ldpsql.ledger.frequency import YEAR, frequency_of, rounds_in_a_year
-from ldpsql.ledger.lasting import permanent_claim
+from ldpsql.ledger.permanent_charges import permanent_claim
 from ldpsql.ledger.policy import EPSILON, MICRO, PER_DISTANCE, ROW, Policy
 from ldpsql.ledger.review import SAID, column_mechanisms, read_settings
 from ldpsql.ledger.statements import Balance
@@ -89,7 +89,7 @@ class Collection:
         if self.rounds is None or not self.permanent:
             return None if self.rounds is None else self.rounds * self.epsilon(currency)
         most = self.rounds if values is None else min(values, self.rounds)
-        costs = (_lasting(certified, currency, most) for certified in self.items.values())
+        costs = (_permanent_cost(certified, currency, most) for certified in self.items.values())
         return sum(costs, Fraction(0))
 
     def epsilon(self, currency: str = EPSILON) -> Fraction:
@@ -105,7 +105,7 @@ class Collection:
         return sum((claim.delta for claim in claims if isinstance(claim, ApproximateLdp)), Fraction(0))
 
 
-def _lasting(certified: CertifiedMechanism, currency: str, values: int) -> Fraction:
+def _permanent_cost(certified: CertifiedMechanism, currency: str, values: int) -> Fraction:
     """Return what permanent reports of so many different values cost: of LOLOHA, those of different symbols."""
     claim = certified.certificate.claim
     if isinstance(claim, MetricLdp) is not (currency == PER_DISTANCE):

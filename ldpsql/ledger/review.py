@@ -18,7 +18,7 @@ from ldpsql.channels import RepeatedHash
 from ldpsql.domains.exported import exported
 from ldpsql.errors import LdpError, SourceRefused
 from ldpsql.ledger.frequency import frequency_of
-from ldpsql.ledger.lasting import permanent_claim
+from ldpsql.ledger.permanent_charges import permanent_claim
 from ldpsql.ledger.policy import PERMANENT, Cost, Policy, delta_text
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.mechanisms.spec import decimal_text

@@ -13,7 +13,7 @@ from ldpsql.bulk.charging import Charge
 from ldpsql.bulk.columns.mechanisms import check_columns
 from ldpsql.bulk.columns.projection import Projection
 from ldpsql.errors import NotReleased
-from ldpsql.ledger.lasting import charge_columns_once
+from ldpsql.ledger.permanent_charges import charge_columns_once
 from ldpsql.ledger.witness import others
 from ldpsql.spark.permanent import KeyFile, reported
 

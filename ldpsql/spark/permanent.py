@@ -19,8 +19,8 @@ from ldpsql.bulk.reported import reported_in
 from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld_stream
 from ldpsql.ledger.digests import DIGEST, SIZE
-from ldpsql.ledger.lasting import Reported
 from ldpsql.ledger.permanent import Key
+from ldpsql.ledger.permanent_charges import Reported
 from ldpsql.mechanisms.base import Mechanism, certify
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ from ldpsql.errors import (
     UnknownName,
 )
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.lasting import Reported, charge_columns_once
 from ldpsql.ledger.people import id_bytes
+from ldpsql.ledger.permanent_charges import Reported, charge_columns_once
 from ldpsql.ledger.uncharged import warn_once
 from ldpsql.mechanisms import CategoricalMechanism, HashReports
 from ldpsql.mechanisms.base import certify
