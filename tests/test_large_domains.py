@@ -10,8 +10,8 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.channels import TOTAL, KeepOrSpread, OrthogonalHash
-from ldpsql.channels.hashed import HashChannel, PrivateHash
+from ldpsql.channels import TOTAL, KeepOrSpread, OrthogonalHash, PrivateHash
+from ldpsql.channels.hashed import HashChannel
 from ldpsql.channels.splitmix import hashed, hashing_to
 from ldpsql.errors import InvalidParameter, NotApplicable, NotReports
 from ldpsql.estimates.estimate import Estimate, estimate_counts

@@ -209,3 +209,12 @@ def test_a_release_in_sql_does_not_pay_for_permanent_reports_of_loloha(key: Key,
             con.execute("SELECT ldp.perturb_once(x, m(), id) FROM people")
         with ldpsql.release(con, "people", {"x": "m()"}, "others"):
             con.execute("SELECT ldp.perturb(x, m()) FROM people")
+
+
+def test_a_seed_is_a_whole_random_word() -> None:
+    channel = certified().channel
+    assert isinstance(channel, RepeatedHash)
+    seeds = np.random.default_rng().integers(TOTAL, size=1000, dtype=np.uint64)
+    calls = iter([seeds])
+    drawn = channel.draw(np.zeros(1000, dtype=np.int32), lambda count: next(calls, np.zeros(count, dtype=np.uint64)))
+    assert (drawn[:, 0] == seeds).all()
