@@ -27,6 +27,7 @@ VALUES: dict[str, list[Any]] = {
     "text that differs in its last byte": [f"{'x' * n}{i}" for n in range(12) for i in range(200)],
     "text with zeros": ["\0" * n for n in range(40)] + [f"{i}\0" for i in range(COUNT)] + [f"{i}" for i in range(COUNT)],
     "text of other scripts": [f"{i} {'Žižkov' * (i % 5)} 東京" for i in range(COUNT)],
+    "text of hundreds of bytes": ["x" * n for n in range(700)] + [f"{'x' * 248}{i}" for i in range(1_000)],
     "numbers": [i * 2**40 - 2**55 for i in range(COUNT)],
     "doubles": [i / 7 - 100 for i in range(COUNT)],
     "decimals": [Decimal(i) / 100 for i in range(COUNT)],

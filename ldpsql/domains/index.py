@@ -40,11 +40,13 @@ class Listed:
         """Return the position of each value as int32, null if it is NULL or not listed."""
         if self._index is None or not len(column) or column.type != self._values.type:
             return pc.index_in(column, value_set=self._values)
-        positions = self._index.positions(column)
-        absent = positions < 0
+        positions, same = self._index.positions(column)
+        if same.all() and not column.null_count:
+            return pa.array(positions)
+        found = same.all(axis=1)
         if column.null_count:
-            absent |= column.is_null().to_numpy(zero_copy_only=False)
-        return pa.array(positions, mask=absent) if absent.any() else pa.array(positions)
+            found &= column.is_valid().to_numpy(zero_copy_only=False)
+        return pa.array(positions, mask=~found)
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,17 @@ class Index:
         words = words_of(values, count)
         return None if words is None else _placed(np.ascontiguousarray(words))
 
-    def positions(self, column: pa.Array) -> Codes:
-        """Return the position of each value of a column of the same type, -1 if it is not listed; NULL may get any."""
+    def positions(self, column: pa.Array) -> tuple[Codes, NDArray[np.bool_]]:
+        """Return a position for each value of a column of the same type, and which of its words the value there has too.
+
+        A value that is not listed differs in a word, shape (values, words). NULL may get any position, and any words.
+        """
         words = words_of(column, self.words.shape[1])
         if words is None:
             raise InternalError("values were looked up in an index of another type", "please report the type of the column")
         hashes = _hashes(words)
         positions = self.slots.take(_slots(hashes, self.displacements.take(_buckets(hashes, self.displacements)), self.slots))
-        same = self._whole.take(positions).view(np.uint64).reshape(words.shape) == words
-        return positions if same.all() else np.where(same.all(axis=1), positions, np.int32(-1))
+        return positions, self._whole.take(positions).view(np.uint64).reshape(words.shape) == words
 
     @cached_property
     def _whole(self) -> NDArray[Any]:
@@ -85,18 +89,25 @@ def _hashes(words: Words64) -> Words64:
     """Return a hash of each value."""
     hashes = words[:, 0] * _SPREAD
     for word in words.T[1:]:
-        hashes = (hashes ^ hashes >> _HALF ^ word) * _SPREAD
-    return np.asarray(hashes ^ hashes >> _HALF)
+        hashes ^= hashes >> _HALF  # in place, in the cache
+        hashes ^= word
+        hashes *= _SPREAD
+    hashes ^= hashes >> _HALF
+    return hashes
 
 
 def _buckets(hashes: Words64, displacements: NDArray[np.uint16]) -> NDArray[np.int64]:
-    return (hashes * _GATHER >> np.uint64(65 - len(displacements).bit_length())).view(np.int64)
+    buckets = hashes * _GATHER
+    buckets >>= np.uint64(65 - len(displacements).bit_length())
+    return buckets.view(np.int64)
 
 
 def _slots(hashes: Words64, displacements: NDArray[np.uint16] | int, slots: Codes) -> NDArray[np.int64]:
     """Return the slot of each hash under the displacement of its bucket: the slots are a power of two."""
     moved = hashes ^ np.multiply(displacements, _SPREAD, dtype=np.uint64)
-    return (moved * _PLACE >> np.uint64(65 - len(slots).bit_length())).view(np.int64)
+    moved *= _PLACE
+    moved >>= np.uint64(65 - len(slots).bit_length())
+    return moved.view(np.int64)
 
 
 def _placed(words: Words64) -> Index | None:
