@@ -107,6 +107,19 @@ for spec in (
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"[-2000:]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("-9223372036854775808, 9223372036854775807", "low of geometric must be a plain number of at most 17 digits"),
+        ("0, 1e30", "high of geometric must be a whole number"),
+        ("0, 9, margin := -1", "margin of geometric: input should be"),
+    ],
+)
+def test_ends_of_a_range_that_are_no_whole_numbers_are_named(con: DuckDBPyConnection, arguments: str, message: str) -> None:
+    with pytest.raises(duckdb.Error, match=rf"\[LDP103\] parameter {message}"):
+        con.execute(f"SELECT ldp.perturb(1, ldp.geometric(1, {arguments}))")
+
+
 LONG = ["range(10000000000)", "generate_series(1, 3 * 10000000000, 3)", "[x * 2 for x in range(10000000000)]"]
 
 

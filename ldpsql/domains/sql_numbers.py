@@ -36,10 +36,11 @@ def counted(number: str, most: int = MOST) -> str:
 def between(first: str, last: str) -> str:
     """Return the SQL for the list of the whole numbers from one to another, both HUGEINTs.
 
-    It is empty if it would hold more than `MOST`: Python refuses such parameters, and DuckDB makes the list first.
+    It is empty if it would hold more than `MOST` or a number is too large: Python refuses such parameters, and DuckDB makes the
+    list first.
     """
     end = f"CASE WHEN {last} - ({first}) > {MOST} THEN {first} ELSE {last} + 1 END"
-    return f"range(try_cast({first} AS BIGINT), try_cast({end} AS BIGINT))"
+    return f"coalesce(range(try_cast({first} AS BIGINT), try_cast({end} AS BIGINT)), [])"
 
 
 def unless_null(parameter: str, expression: str, otherwise: str) -> str:

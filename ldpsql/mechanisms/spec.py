@@ -38,7 +38,7 @@ def number(value: Any) -> Fraction:
     readable = isinstance(value, str | int | float | Decimal) and not isinstance(value, bool)
     text = str(value).lower()
     if not readable or not _NUMBER.fullmatch(text):
-        raise ValueError("must be a plain number")
+        raise ValueError("must be a plain number of at most 17 digits")
     return Fraction(text)
 
 
@@ -137,8 +137,9 @@ class Spec(BaseModel):
             return UnknownName(f"parameter of {cls.name}", field, cls.model_fields)
         if first["type"] == "missing":
             return InvalidParameter(f"{cls.name} needs the parameter {field}, which is missing or NULL", cls.signature())
-        complaint = first["msg"][0].lower() + first["msg"][1:]
-        return InvalidParameter(f"parameter {field} of {cls.name}: {complaint}", cls.signature())
+        own, complaint = first["type"] == "value_error", first["msg"].removeprefix("Value error, ")
+        said = f" {complaint}" if own else f": {complaint[0].lower()}{complaint[1:]}"
+        return InvalidParameter(f"parameter {field} of {cls.name}{said}", cls.signature())
 
     @classmethod
     def parameters(cls) -> list[Parameter]:
