@@ -12,6 +12,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql.channels import TOTAL, KeepOrSpread, OrthogonalHash, PrivateHash
 from ldpsql.channels.hashed import HashChannel
+from ldpsql.channels.randomness import random_words
 from ldpsql.channels.splitmix import hashed, hashing_to
 from ldpsql.errors import InvalidParameter, NotApplicable, NotReports
 from ldpsql.estimates.estimate import Estimate, estimate_counts
@@ -287,7 +288,7 @@ def test_every_function_is_drawn_equally_often(size: int) -> None:
 def test_a_private_seed_is_a_whole_random_word() -> None:
     channel = certify(Olh(epsilon=1, domain=range(9), seeds="private")).channel
     assert isinstance(channel, PrivateHash)
-    words = np.random.default_rng().integers(TOTAL, size=1000, dtype=np.uint64)
+    words = random_words(1000)
     calls = iter([words, np.zeros(1000, dtype=np.uint64)])
     drawn = channel.draw(np.zeros(1000, dtype=np.int32), lambda _: next(calls))
     assert (drawn[:, 0] == words).all()

@@ -18,6 +18,7 @@ import ldpsql
 from ldpsql import Key
 from ldpsql.channels import TOTAL, KeepOrSpread, RepeatedHash
 from ldpsql.channels.exact import exp_below
+from ldpsql.channels.randomness import random_words
 from ldpsql.errors import InvalidParameter
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.people import id_bytes
@@ -214,7 +215,7 @@ def test_a_release_in_sql_does_not_pay_for_permanent_reports_of_loloha(key: Key,
 def test_a_seed_is_a_whole_random_word() -> None:
     channel = certified().channel
     assert isinstance(channel, RepeatedHash)
-    seeds = np.random.default_rng().integers(TOTAL, size=1000, dtype=np.uint64)
+    seeds = random_words(1000)
     calls = iter([seeds])
     drawn = channel.draw(np.zeros(1000, dtype=np.int32), lambda count: next(calls, np.zeros(count, dtype=np.uint64)))
     assert (drawn[:, 0] == seeds).all()

@@ -90,16 +90,16 @@ class Reproduction:
     source: str
     sql: str = ""
     contents: dict[str, str] = field(default_factory=dict)
-    sections: list[figures.Section] = field(default_factory=list)
+    sections: list[figures.Picture] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
     def picture(self, title: str, text: str, chart: Any) -> None:
         """Add a picture."""
-        self.sections.append(figures.Section(title, text, figures.to_svg(chart)))
+        self.sections.append(figures.Picture(title, text, figures.to_svg(chart)))
 
     def table(self, title: str, text: str, rows: pl.DataFrame) -> None:
         """Add a table."""
-        self.sections.append(figures.Section(title, text, html_table(rows.columns, rows.rows())))
+        self.sections.append(figures.Picture(title, text, html_table(rows.columns, rows.rows())))
 
     def every(self) -> list[tuple[str, str, str]]:
         """Return each figure and table of the paper, its verdicts, and the reason if it has none."""
@@ -116,8 +116,8 @@ class Reproduction:
         rows = [(f.figure, f.paper, f.ours, f.verdict, f.why) for f in self.findings]
         agreement, every = (COLUMNS, rows), (("figure or table", "verdicts of its claims", "why not"), self.every())
         first = [
-            figures.Section("Figure by figure", "What the paper reports and what was found here.", html_table(*agreement)),
-            figures.Section("All figures and tables", "Each claim has a verdict of its own below.", html_table(*every)),
+            figures.Picture("Figure by figure", "What the paper reports and what was found here.", html_table(*agreement)),
+            figures.Picture("All figures and tables", "Each claim has a verdict of its own below.", html_table(*every)),
         ]
         page = folder / f"{self.title.lower().replace(' ', '_')}.html"
         page.write_text(figures.page(self.title, self.source, self.sql, [*first, *self.sections]), "utf-8")
