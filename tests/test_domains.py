@@ -182,3 +182,13 @@ def test_a_refused_column_is_named_with_the_number_of_rows(held: str | None, cod
         list(ldpsql.perturb_batches(batches, {"city": "krr(1, ['Lima', 'Oslo'])"}))
     with pytest.raises(LdpError, match="column 'city': the column has type BIGINT"):
         ldpsql.perturb(pl.Series("city", [1]), "krr(1, ['Lima', 'Oslo'])")
+
+
+@pytest.mark.parametrize("size", [1_000, 70_000])
+def test_strings_are_taken_out_of_short_and_long_domains_as_they_are(size: int) -> None:
+    texts = ["", "é", "\0", "a" * 12, "b" * 13, "ü" * 5_000, *(f"item number {i}" for i in range(size))]
+    domain = Domain.of(pa.array(["elsewhere", *texts])[1:])  # starts within its buffers
+    positions = np.r_[np.arange(len(texts)), 3, 5, 5].astype(np.int32)
+    expected = [texts[i] for i in positions]
+    assert domain.taken(pa.array(positions)).equals(pa.array(expected))
+    assert domain.views_at(positions).to_pylist() == expected

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -18,7 +17,6 @@ from ldpsql.mechanisms.base import CertifiedMechanism
 
 ToColumn: TypeAlias = Callable[[CertifiedMechanism, Drawn], pa.Array]  # how the draws of a mechanism become a column
 
-_VIEWS = pa.string_view()
 # Values of these types come as text, which DuckDB casts; without an entry of their own, DuckDB would take another one for them.
 AS_TEXT = ("DECIMAL", "HUGEINT", "UHUGEINT", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
 _SAME = {name: kind for kind, name in SQL_TYPES.items() if name not in AS_TEXT}
@@ -63,14 +61,6 @@ def _numbers(kind: pa.DataType) -> ToColumn:
 
 
 def _texts(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
-    """Return reports as text in 16 bytes each, which hold short strings themselves."""
-    views: pa.Array = mechanism.derived(_views)
-    _, addresses, *further = views.buffers()
-    cells: Any = np.frombuffer(addresses, np.complex128).take(drawn)  # of numbers, those have 16 bytes
-    return pa.Array.from_buffers(_VIEWS, len(drawn), [None, pa.py_buffer(cells), *further])
-
-
-def _views(mechanism: CertifiedMechanism) -> pa.Array:
     if not isinstance(mechanism.reports, Domain):
         raise InternalError("these reports are not text", "please report the mechanism")
-    return mechanism.reports.values.cast(pa.string()).cast(_VIEWS)
+    return mechanism.reports.views_at(drawn)
