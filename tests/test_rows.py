@@ -660,6 +660,8 @@ def test_plans_are_made_in_sql_and_on_the_command_line(con: DuckDBPyConnection) 
     for statement in ("FROM ldp.plan([1], 10, 2)", "FROM ldp.plan({a: 2, b: 1}, 10, 2)", "FROM ldp.plan({a: 2, b: 2}, 0, 2)"):
         with pytest.raises(duckdb.Error, match="LDP103"):
             con.execute(statement).fetchall()
+    with pytest.raises(duckdb.Error, match="tables as lists of columns"):
+        con.execute("FROM ldp.plan({a: 2, b: 2}, 10, 2, tables := ['a'])").fetchall()
 
 
 # --- one column of a row ---

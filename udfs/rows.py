@@ -23,9 +23,9 @@ def planned(columns: pa.ChunkedArray, reports: pa.ChunkedArray, epsilons: pa.Chu
 
 def _planned(columns: Any, reports: Any, epsilon: str, tables: list[list[str]] | None) -> list[PlannedTable]:
     whole = isinstance(columns, dict) and all(type(size) is int for size in columns.values()) and type(reports) is int
-    if not whole:
+    if not whole or not all(isinstance(table, list) for table in tables or []):
         raise InvalidParameter(
-            "a plan needs the number of values of each column, and the number of reports",
+            "a plan needs the number of values of each column, the number of reports, and tables as lists of columns",
             "ldp.plan({education: 16, income: 2}, 50000, 2, tables := [['education', 'income']])",
         )
     return plan_tables(registry().mechanisms, columns, reports, epsilon, tables or [])

@@ -70,7 +70,7 @@ def perturb(
     columns = _columns(column or [], mechanism or [], policy)
     if policy is not None:
         if not table:
-            raise InvalidParameter("three names need --table", "ldpsql perturb IN OUT --table NAME")
+            raise InvalidParameter("a third name is the policy of a table, and needs --table", "a column is an option: -c city")
         table = database != ":memory:"
     if (append and not table) or (partition_by and table):
         raise InvalidParameter("--append is for tables, --partition-by for folders", "ldpsql perturb --help")

@@ -268,5 +268,5 @@ def _position(values: _Positions[P_co], rule: str | None) -> P_co | None:
         return None
     position = values.position(rule.removeprefix("as:"))
     if position is None:
-        raise InvalidParameter("a rule names a value that is not in the domain", "write 'as:' and a declared value")
+        raise InvalidParameter("a rule names a value that is not in the domain", "declare this value, or name a declared one")
     return position
