@@ -191,6 +191,19 @@ def test_the_interval_of_a_quantile_from_some_sets_contains_that_from_all_sets(m
     assert some.high[0] - some.low[0] <= exact.high[0] - exact.low[0] + 2 * size / 50 + 2
 
 
+def test_the_interval_of_a_quantile_of_many_values_is_found_near_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 1000
+    counts = np.zeros((2, size))
+    counts[0, 300:320] = counts[1, 700:720] = 100_000.0  # two groups that are far apart
+    spec = registry().mechanism({"mechanism": "krr", "epsilon": 20, "domain": range(size)})
+    monkeypatch.setattr(spans, "_CELLS", 50 * size)
+    both = Quantile(0.48).measure(estimate_counts(spec, counts, ibu()))
+    for group in range(2):
+        alone = Quantile(0.48).measure(estimate_counts(spec, counts[group : group + 1], ibu()))
+        assert (both.low[group], both.high[group]) == (alone.low[0], alone.high[0])
+        assert both.estimate[group] - 8 <= both.low[group] <= both.high[group] <= both.estimate[group] + 8
+
+
 def test_functionals_of_hashes_are_the_same_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = registry().mechanism({"mechanism": "olh", "epsilon": 2, "domain": range(3000)})
     chances = operator_of(spec).forward(np.full(3000, 1 / 3000))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ldpsql.errors import OutOfTime
-from ldpsql.estimates.linear import of_ranges
+from ldpsql.estimates.linear import Linear, of_ranges
 from ldpsql.estimates.uncertainty import likeliest
 from ldpsql.inference.deadline import until
 from ldpsql.inference.operators import Floats, Ints, Ranges
@@ -75,29 +76,38 @@ class Band(NamedTuple):
         return self._replace(lower=self.centre - half, upper=self.centre + half)
 
 
-def spaced(first: int, last: int) -> Ints:
+def spaced(first: int, last: int, most: int = _MOST_CUTS) -> Ints:
     """Return all numbers from the first to the last, or so many of them that a band is computed quickly."""
-    return np.unique(np.linspace(first, last, min(last - first + 1, _MOST_CUTS)).round().astype(np.int64))
+    return np.unique(np.linspace(first, last, min(last - first + 1, most)).round().astype(np.int64))
 
 
-def bands(estimates: Estimates, size: int, levels: tuple[float, ...]) -> list[list[Band]]:
+def bands(
+    ends: Callable[[Ints], Linear], groups: int, size: int, levels: tuple[float, ...], most: int = _MOST_CUTS
+) -> list[list[Band]]:
     """Return for each level the band of each group; on a long line it is computed at some values, and at more near the level.
 
     Each level and each group has its own cuts, so an interval does not depend on what else is asked for.
+
+    Args:
+        ends: returns the shares of the first values up to some cuts with their errors, each of shape (groups, cuts).
+        groups: how many groups there are.
+        size: how many values there are.
+        levels: the share below each quantile.
+        most: at how many cuts a band is computed at a time.
+
     """
-    cuts = spaced(1, size - 1)
-    coarse = _computed(estimates, size, [cuts] * len(estimates.fit.theta))
+    cuts = spaced(1, size - 1, most)
+    coarse = _computed(ends, size, [cuts] * groups)
     if len(cuts) == size - 1:
         return [coarse] * len(levels)
-    finer = (_computed(estimates, size, [spaced(*band.around(q)) for band in coarse]) for q in levels)
+    finer = (_computed(ends, size, [spaced(*band.around(q), most) for band in coarse]) for q in levels)
     return [[band.joined(other) for band, other in zip(coarse, fine, strict=True)] for fine in finer]
 
 
-def _computed(estimates: Estimates, size: int, cuts: list[Ints]) -> list[Band]:
+def _computed(ends: Callable[[Ints], Linear], size: int, cuts: list[Ints]) -> list[Band]:
     """Return the band of each group at its own cuts."""
     most = max(len(own) for own in cuts)
-    ends = np.stack([np.pad(own, (0, most - len(own)), mode="edge") for own in cuts])
-    share = of_ranges(estimates, Ranges(np.zeros_like(ends), ends))
+    share = ends(np.stack([np.pad(own, (0, most - len(own)), mode="edge") for own in cuts]))
     parts = zip(cuts, share.low, share.high, strict=True)
     return [Band(own, size, low[: len(own)], high[: len(own)]) for own, low, high in parts]
 
@@ -108,7 +118,10 @@ def crossings(estimates: Estimates, size: int, levels: tuple[float, ...]) -> lis
     Where a long stretch holds nothing, some of its cuts lie outside of the band by chance and move an end inwards by a little.
     So ends are moved outwards by a twentieth of the interval.
     """
-    of_levels, out = bands(estimates, size, levels), []
+    of_levels = bands(
+        lambda cuts: of_ranges(estimates, Ranges(np.zeros_like(cuts), cuts)), len(estimates.fit.theta), size, levels
+    )
+    out = []
     for q, own, factors in zip(levels, of_levels, averaged(estimates, of_levels, levels), strict=True):
         ends = [band.narrowed(factor).crossing(q) for band, factor in zip(own, factors, strict=True)]
         first, last = np.transpose(ends)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.bands import Band, crossings
-from ldpsql.estimates.linear import linear, of_ranges
+from ldpsql.estimates.bands import Band, bands, crossings
+from ldpsql.estimates.linear import Linear, linear, of_ranges
 from ldpsql.estimates.measures import Functional, Measure, around, cut_to, normalised
 from ldpsql.estimates.scale import between, scale_of, spans_between, within
 from ldpsql.estimates.uncertainty import holding
@@ -21,8 +21,8 @@ from ldpsql.inference.score_intervals import deviations
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
 
-_MOST_SETS = 128  # whose bounds are computed for a quantile if bounds are costly
-_LEAST_SETS = 32  # whose bounds are computed if there are very many values: sets between them are as wide as their errors
+_MOST_SETS = 128  # whose bounds are computed for a quantile if bounds are costly, half of them near it
+_LEAST_SETS = 32  # whose bounds are computed if there are very many values
 _CELLS = 1 << 23  # of sets times values, at a time
 _ROUNDING = 1e-12
 
@@ -129,7 +129,7 @@ class Quantiles(Functional):
         if estimates.likelihood.operator.lined:
             crossed = crossings(estimates, len(rising), self.levels)
         else:
-            crossed = self._of(Band(np.arange(1, len(rising)), len(rising), *_listed_band(estimates, rising)))
+            crossed = _listed_crossings(estimates, rising, self.levels)
         return self._crossed(estimates, estimates.values, shares, crossed)
 
     def of_band(self, estimates: Estimates, values: Domain, shares: Measure) -> Measure:
@@ -187,23 +187,25 @@ class Quantile(Functional):
         return Quantiles((self,)).measure(estimates).at(0)
 
 
-def _listed_band(estimates: Estimates, rising: Ints) -> tuple[Floats, Floats]:
-    """Return lower and upper ends for the shares of the first 1, 2, .. values in rising order, each of shape (groups, sets).
+def _listed_crossings(estimates: Estimates, rising: Ints, levels: tuple[float, ...]) -> list[tuple[Ints, Ints]]:
+    """Return for each level the first and the last value that may be the quantile, counted in rising order.
 
     If bounds are costly or values are many, those of some sets serve for the sets between them too: a set has at least the
     share of one inside it.
     """
-    place = np.empty(len(rising), dtype=np.int64)
-    place[rising] = np.arange(len(rising))
-    size = len(rising) - 1
-    step = max(1, _CELLS // len(rising))
-    most = _MOST_SETS if estimates.likelihood.operator.bounding_weights is not None else max(_LEAST_SETS, step)
-    some = np.linspace(0, size - 1, min(size, most)).round().astype(np.int64)
-    parts = [
-        linear(estimates, (place[:, None] <= some[start : start + step]).astype(np.float64), sets=True)
-        for start in range(0, len(some), step)
-    ]
-    low, high = (np.concatenate(ends, axis=1) for ends in zip(*((part.low, part.high) for part in parts), strict=True))
-    after = np.searchsorted(some, np.arange(size))
-    before = np.searchsorted(some, np.arange(size), side="right") - 1
-    return low[:, before], high[:, after]
+    size, groups = len(rising), len(estimates.fit.theta)
+    place = np.empty(size, dtype=np.int64)
+    place[rising] = np.arange(size)
+    costly = estimates.likelihood.operator.bounding_weights is not None
+    most, step = _MOST_SETS if costly else max(_LEAST_SETS, _CELLS // size), max(1, _CELLS // (size * groups))
+
+    def ends(cuts: Ints) -> Linear:
+        own = cuts[:1] if (cuts == cuts[0]).all() else cuts  # one table serves all groups
+        starts = range(0, cuts.shape[1], step)
+        sets = (place[:, None] < own[:, None, start : start + step] for start in starts)
+        parts = [linear(estimates, some.astype(np.float64), sets=True) for some in sets]
+        return Linear(*(np.concatenate(field, axis=1) for field in zip(*parts, strict=True)))
+
+    of_levels = bands(ends, groups, size, levels, most if size <= most else most // 2)
+    crossed = ([band.crossing(q) for band in of_groups] for q, of_groups in zip(levels, of_levels, strict=True))
+    return [(first, last) for first, last in map(np.transpose, crossed)]
