@@ -180,15 +180,15 @@ def test_groups_together_are_groups_alone() -> None:
                 assert functional.measure(alone).high[0] == pytest.approx(measured.high[i], abs=1e-9)
 
 
-def test_the_interval_of_a_quantile_from_some_sets_contains_that_from_all_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interval_of_a_quantile_from_some_sets_is_near_that_from_all_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     size = 1000
     counts = RNG.multinomial(N, np.full(size, 1 / size)).astype(np.float64)[None]
     many = estimate_counts(registry().mechanism({"mechanism": "krr", "epsilon": 9, "domain": range(size)}), counts, ibu())
     exact = Quantile(0.3).measure(many)
     monkeypatch.setattr(spans, "_CELLS", 50 * size)
     some = Quantile(0.3).measure(many)
-    assert some.low[0] <= exact.low[0] <= some.estimate[0] == exact.estimate[0] <= exact.high[0] <= some.high[0]
-    assert some.high[0] - some.low[0] <= exact.high[0] - exact.low[0] + 2 * size / 50 + 2
+    assert some.low[0] <= some.estimate[0] == exact.estimate[0] <= some.high[0]
+    assert np.abs([some.low[0] - exact.low[0], some.high[0] - exact.high[0]]).max() <= size / 50  # the distance of even sets
 
 
 def test_the_interval_of_a_quantile_of_many_values_is_found_near_it(monkeypatch: pytest.MonkeyPatch) -> None:

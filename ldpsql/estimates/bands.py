@@ -97,14 +97,14 @@ def bands(
 
     """
     cuts = spaced(1, size - 1, most)
-    coarse = _computed(ends, size, [cuts] * groups)
+    coarse = computed(ends, size, [cuts] * groups)
     if len(cuts) == size - 1:
         return [coarse] * len(levels)
-    finer = (_computed(ends, size, [spaced(*band.around(q), most) for band in coarse]) for q in levels)
+    finer = (computed(ends, size, [spaced(*band.around(q), most) for band in coarse]) for q in levels)
     return [[band.joined(other) for band, other in zip(coarse, fine, strict=True)] for fine in finer]
 
 
-def _computed(ends: Callable[[Ints], Linear], size: int, cuts: list[Ints]) -> list[Band]:
+def computed(ends: Callable[[Ints], Linear], size: int, cuts: list[Ints]) -> list[Band]:
     """Return the band of each group at its own cuts."""
     most = max(len(own) for own in cuts)
     share = ends(np.stack([np.pad(own, (0, most - len(own)), mode="edge") for own in cuts]))

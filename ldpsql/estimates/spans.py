@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.bands import Band, bands, crossings
+from ldpsql.estimates.bands import Band, bands, computed, crossings, spaced
 from ldpsql.estimates.linear import Linear, linear, of_ranges
 from ldpsql.estimates.measures import Functional, Measure, around, cut_to, normalised
 from ldpsql.estimates.scale import between, scale_of, spans_between, within
@@ -21,7 +21,8 @@ from ldpsql.inference.score_intervals import deviations
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
 
-_MOST_SETS = 128  # whose bounds are computed for a quantile if bounds are costly, half of them near it
+_MOST_SETS = 128  # whose bounds are computed for a quantile if bounds are costly; of many values, half of them near it
+_SHORT = 2048  # values up to which these sets are spaced evenly: sets of its own for each group take twice the time
 _LEAST_SETS = 32  # whose bounds are computed if there are very many values
 _CELLS = 1 << 23  # of sets times values, at a time
 _ROUNDING = 1e-12
@@ -197,15 +198,19 @@ def _listed_crossings(estimates: Estimates, rising: Ints, levels: tuple[float, .
     place = np.empty(size, dtype=np.int64)
     place[rising] = np.arange(size)
     costly = estimates.likelihood.operator.bounding_weights is not None
-    most, step = _MOST_SETS if costly else max(_LEAST_SETS, _CELLS // size), max(1, _CELLS // (size * groups))
+    most = _MOST_SETS if costly else max(_LEAST_SETS, _CELLS // size)
 
     def ends(cuts: Ints) -> Linear:
         own = cuts[:1] if (cuts == cuts[0]).all() else cuts  # one table serves all groups
+        step = max(1, _CELLS // (size * len(own)))
         starts = range(0, cuts.shape[1], step)
         sets = (place[:, None] < own[:, None, start : start + step] for start in starts)
         parts = [linear(estimates, some.astype(np.float64), sets=True) for some in sets]
         return Linear(*(np.concatenate(field, axis=1) for field in zip(*parts, strict=True)))
 
-    of_levels = bands(ends, groups, size, levels, most if size <= most else most // 2)
+    if costly and size <= _SHORT:
+        of_levels = [computed(ends, size, [spaced(1, size - 1, most)] * groups)] * len(levels)
+    else:
+        of_levels = bands(ends, groups, size, levels, most if size <= most else most // 2)
     crossed = ([band.crossing(q) for band in of_groups] for q, of_groups in zip(levels, of_levels, strict=True))
     return [(first, last) for first, last in map(np.transpose, crossed)]
