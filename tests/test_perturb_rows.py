@@ -387,8 +387,10 @@ def test_lint_knows_that_it_perturbs_and_that_the_order_is_random(con: DuckDBPyC
 
 
 @pytest.mark.parametrize("name", ["_ldpsql_places", "_ldpsql_count", "_LDPSQL_places", "_ldpsql_x"])
-def test_a_column_with_a_name_that_the_macro_uses_is_not_kept(con: DuckDBPyConnection, name: str) -> None:
+def test_a_column_with_a_name_that_the_macro_uses_is_refused(con: DuckDBPyConnection, name: str) -> None:
     con.execute(f"CREATE TABLE hostile AS SELECT 'Lima' AS city, i::INTEGER AS {name} FROM range(1, 300) t(i)")
     with pytest.raises(duckdb.Error, match="LDP103"):
         con.execute(f"FROM ldp.perturb_rows(hostile, {{city: town()}}, keep := ['{name}'])").fetchall()
+    with pytest.raises(duckdb.Error, match=r"LDP103.*_ldpsql_ cannot be perturbed"):
+        con.execute(f"FROM ldp.perturb_rows(hostile, {{{name}: n()}})").fetchall()
     assert len(con.execute("FROM ldp.perturb_rows(hostile, {city: town()})").fetchall()) == 299

@@ -132,6 +132,10 @@ def _check(fields: list[str], perturbed: list[str], kept: list[str | None] | Non
         raise InvalidParameter(
             f"ldp.perturb_rows perturbs at most {_COLUMNS} columns", "ldpsql.perturb_table perturbs any number"
         )
+    if any(name.startswith(_OWN) for name in perturbed):
+        raise InvalidParameter(
+            f"a column whose name starts with {_OWN} cannot be perturbed here", "name it otherwise in a view"
+        )
     free = {name for name in fields if name not in perturbed and not name.startswith(_OWN)}
     if kept is None or len(free & {name.lower() for name in kept if name is not None}) < len(kept):
         hint = "keep := ['region'] names columns of the table, each once, and none that is perturbed"
