@@ -457,3 +457,9 @@ def test_every_estimator_reads_a_table_after_from(con: DuckDBPyConnection, tmp_p
     assert con.execute("FROM ldp.ibu(r, x, m(), keep := n = 1)").fetchall() == some
     assert len(con.execute("FROM ldp.top(r, x, m(), 2)").fetchall()) == 2
     assert con.execute("FROM ldp.ibu(r, x, m(), keep := false)").fetchall() == []
+
+
+@pytest.mark.parametrize("call", ["diagnose(report, ldp.krr(1, range(3)), 'best')", "counts(report, keep := 'report > 1')"])
+def test_a_text_is_no_condition(con: DuckDBPyConnection, call: str) -> None:
+    with pytest.raises(duckdb.Error, match=r"\[LDP103\] keep is a condition.*estimator := 'best'"):
+        con.execute(f"SELECT ldp.{call} FROM (SELECT unnest([1, 2]) AS report)").fetchall()

@@ -38,3 +38,9 @@ CREATE OR REPLACE MACRO ldp._timed
 CREATE OR REPLACE MACRO ldp._moments
     (low DATE) AS CAST([] AS DATE[]),
     (low) AS ldp._timed(low);
+
+-- Whether a row is counted. A text, such as the name of an estimator in the wrong place, would be a NULL that counts no row.
+CREATE OR REPLACE MACRO ldp._kept(keep) AS CASE typeof(keep) WHEN 'VARCHAR'
+    THEN error('[LDP103] keep is a condition, not a text. Hint: the name of an estimator is given as estimator := ''best''.')
+    ELSE try_cast(keep AS BOOLEAN)
+END;

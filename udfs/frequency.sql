@@ -5,7 +5,7 @@ CREATE OR REPLACE MACRO ldp._rows(kind, shares) AS cast_to_type(shares, [
 ]);
 
 -- Counts of reports: histogram() is what DuckDB turns into a plain GROUP BY.
-CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FILTER (WHERE try_cast(keep AS BOOLEAN));
+CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FILTER (WHERE ldp._kept(keep));
 
 CREATE OR REPLACE MACRO ldp._merged(reports, numbers) AS list_transform(
     [__ldp_merge(reports, numbers)], lambda result: map(list_select(reports, result.positions), result.n)
@@ -53,7 +53,7 @@ CREATE OR REPLACE MACRO ldp._name(report) AS typeof((SELECT one FROM (SELECT rep
 -- True, or an error if there are more reports than can be read; before they are counted, as far as that is certain. Rows are counted
 -- first, and the reports among them only if the rows are too many. Nothing is read if reports are counted in little memory.
 CREATE OR REPLACE MACRO ldp._few(reports, report, keep, m) AS (
-    SELECT __ldp_few(__ldp_mechanism(m), count(report) FILTER (WHERE try_cast(keep AS BOOLEAN))) FROM (
+    SELECT __ldp_few(__ldp_mechanism(m), count(report) FILTER (WHERE ldp._kept(keep))) FROM (
         SELECT 1 WHERE __ldp_many(__ldp_mechanism(m), (
             SELECT count(*) FROM (SELECT 1 WHERE __ldp_many(__ldp_mechanism(m), 1::BIGINT << 34)), query_table(reports)
         ))

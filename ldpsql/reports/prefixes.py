@@ -32,7 +32,7 @@ class PrefixReports(WordReports):
     symbols: int
     mark = "prefixed"
     sql_type = 'STRUCT("level" UTINYINT, seed UINTEGER, y USMALLINT)'
-    counted = f"histogram({_PACKED}) FILTER (WHERE try_cast(keep AS BOOLEAN))"
+    counted = f"histogram({_PACKED}) FILTER (WHERE ldp._kept(keep))"
     type: ClassVar[pa.DataType] = pa.struct([("level", pa.uint8()), ("seed", pa.uint32()), ("y", pa.uint16())])
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:

@@ -22,7 +22,7 @@ class SetReports(WordReports):
     size: int
     mark = "words"
     sql_type = "UBIGINT[]"
-    counted = f"histogram({OCTETS}(report)) FILTER (WHERE try_cast(keep AS BOOLEAN))"
+    counted = f"histogram({OCTETS}(report)) FILTER (WHERE ldp._kept(keep))"
     type: ClassVar[pa.DataType] = pa.list_(pa.uint64())
 
     @property
