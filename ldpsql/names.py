@@ -11,6 +11,7 @@ COLUMN_NAME = "ldp._name"  # (report): text with the name of the column
 COUNTS = "ldp.counts"  # (report, keep): aggregate
 FEW = "ldp._few"  # (reports, report, keep, mechanism): true, or an error if there are more reports than can be read
 FIRST_LIST = "ldp._first"  # (list, other)
+KEPT = "ldp._kept"  # (keep): whether a row is counted
 KIND = "ldp._kind"  # (mechanism): a list of the type of its domain
 NO_MECHANISM = "ldp._no_mechanism"  # (): the error of a mechanism that is NULL
 MECHANISM_HANDLE = "__ldp_mechanism"  # (mechanism): its handle

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, Weights
 from ldpsql.channels.prefixes import SEEDS
+from ldpsql.names import KEPT
 from ldpsql.reports.base import WordReports, impossible, unsigned
 
 _FIELDS = ("level", "seed", "y")
@@ -32,7 +33,7 @@ class PrefixReports(WordReports):
     symbols: int
     mark = "prefixed"
     sql_type = 'STRUCT("level" UTINYINT, seed UINTEGER, y USMALLINT)'
-    counted = f"histogram({_PACKED}) FILTER (WHERE ldp._kept(keep))"
+    counted = f"histogram({_PACKED}) FILTER (WHERE {KEPT}(keep))"
     type: ClassVar[pa.DataType] = pa.struct([("level", pa.uint8()), ("seed", pa.uint32()), ("y", pa.uint16())])
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, Weights
-from ldpsql.names import OCTETS
+from ldpsql.names import KEPT, OCTETS
 from ldpsql.reports.base import WordReports, impossible, is_word, unsigned
 
 
@@ -22,7 +22,7 @@ class SetReports(WordReports):
     size: int
     mark = "words"
     sql_type = "UBIGINT[]"
-    counted = f"histogram({OCTETS}(report)) FILTER (WHERE ldp._kept(keep))"
+    counted = f"histogram({OCTETS}(report)) FILTER (WHERE {KEPT}(keep))"
     type: ClassVar[pa.DataType] = pa.list_(pa.uint64())
 
     @property
