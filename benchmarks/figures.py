@@ -83,7 +83,9 @@ def in_turns(*works: Work, repeats: int = 5, clock: Callable[[], float] = perf_c
 
 def peak_mebibytes(code: str, *arguments: str) -> tuple[float, float, float]:
     """Run Python code in a new process; return its peak memory in MiB, the ``seconds`` that it measured, and its CPU time."""
-    report = "import resource as r; u = r.getrusage(r.RUSAGE_SELF); print(u.ru_maxrss / 1024, seconds, u.ru_utime + u.ru_stime)"
+    # Not ru_maxrss, which a new process takes over from the one that started it.
+    peak = "next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')) / 1024"
+    report = f"import resource as r; u = r.getrusage(r.RUSAGE_SELF); print({peak}, seconds, u.ru_utime + u.ru_stime)"
     whole = f"import sys, time\n{code}\n{report}"
     done = subprocess.run([sys.executable, "-c", whole, *arguments], check=True, capture_output=True, text=True)
     peak, seconds, cpu = map(float, done.stdout.split()[-3:])
