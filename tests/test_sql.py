@@ -459,7 +459,27 @@ def test_every_estimator_reads_a_table_after_from(con: DuckDBPyConnection, tmp_p
     assert con.execute("FROM ldp.ibu(r, x, m(), keep := false)").fetchall() == []
 
 
-@pytest.mark.parametrize("call", ["diagnose(report, ldp.krr(1, range(3)), 'best')", "counts(report, keep := 'report > 1')"])
-def test_a_text_is_no_condition(con: DuckDBPyConnection, call: str) -> None:
-    with pytest.raises(duckdb.Error, match=r"\[LDP103\] keep is a condition.*estimator := 'best'"):
+@pytest.mark.parametrize(
+    "call",
+    [
+        "diagnose(report, ldp.krr(1, range(3)), 'best')",
+        "counts(report, keep := 'report > 1')",
+        "counts(report, ldp.krr(1, range(3)))",
+        "ibu(report, ldp.oue(1, range(3)), keep := ['best'])",
+        "counts(report, keep := 0.5)",
+    ],
+)
+def test_what_is_not_a_condition_is_refused(con: DuckDBPyConnection, call: str) -> None:
+    with pytest.raises(duckdb.Error, match=r"\[LDP103\] keep must be a condition.*estimator := 'best'"):
         con.execute(f"SELECT ldp.{call} FROM (SELECT unnest([1, 2]) AS report)").fetchall()
+
+
+@pytest.mark.parametrize(
+    "keep", ["report > 1", "report - 1", "(report - 1)::UTINYINT", "sum(report - 1) OVER (PARTITION BY report)"]
+)
+def test_conditions_may_be_whole_numbers(con: DuckDBPyConnection, keep: str) -> None:
+    query = (
+        f"SELECT ldp.counts(report, keep := held) FROM (SELECT report, {keep} AS held FROM (SELECT unnest([1, 2]) AS report))"
+    )
+    assert con.execute(query).fetchall() == [({2: 1},)]
+    assert con.execute("SELECT ldp.counts(1, keep := NULL)").fetchall() == [(None,)]

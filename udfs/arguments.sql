@@ -39,8 +39,9 @@ CREATE OR REPLACE MACRO ldp._moments
     (low DATE) AS CAST([] AS DATE[]),
     (low) AS ldp._timed(low);
 
--- Whether a row is counted. A text, such as the name of an estimator in the wrong place, would be a NULL that counts no row.
-CREATE OR REPLACE MACRO ldp._kept(keep) AS CASE typeof(keep) WHEN 'VARCHAR'
-    THEN error('[LDP103] keep is a condition, not a text. Hint: the name of an estimator is given as estimator := ''best''.')
-    ELSE try_cast(keep AS BOOLEAN)
+-- Whether a row is counted. Anything else than a condition, such as a mechanism or the name of an estimator in the wrong place, would
+-- be a NULL that counts no row.
+CREATE OR REPLACE MACRO ldp._kept(keep) AS CASE WHEN regexp_full_match(typeof(keep), 'BOOLEAN|"NULL"|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?')
+    THEN try_cast(keep AS BOOLEAN)
+    ELSE error('[LDP103] keep must be a condition. Hint: write keep := n > 1; an estimator is named by estimator := ''best''.')
 END;
