@@ -115,7 +115,7 @@ for spec in (
         ("0, 9, margin := -1", "margin of geometric: input should be"),
     ],
 )
-def test_ends_of_a_range_that_are_no_whole_numbers_are_named(con: DuckDBPyConnection, arguments: str, message: str) -> None:
+def test_an_end_of_a_range_that_is_not_a_whole_number_is_named(con: DuckDBPyConnection, arguments: str, message: str) -> None:
     with pytest.raises(duckdb.Error, match=rf"\[LDP103\] parameter {message}"):
         con.execute(f"SELECT ldp.perturb(1, ldp.geometric(1, {arguments}))")
 

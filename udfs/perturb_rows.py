@@ -133,9 +133,7 @@ def _check(fields: list[str], perturbed: list[str], kept: list[str | None] | Non
             f"ldp.perturb_rows perturbs at most {_COLUMNS} columns", "ldpsql.perturb_table perturbs any number"
         )
     if any(name.startswith(_OWN) for name in perturbed):
-        raise InvalidParameter(
-            f"a column whose name starts with {_OWN} cannot be perturbed here", "name it otherwise in a view"
-        )
+        raise InvalidParameter(f"a column whose name starts with {_OWN} cannot be perturbed here", "rename it in a view")
     free = {name for name in fields if name not in perturbed and not name.startswith(_OWN)}
     if kept is None or len(free & {name.lower() for name in kept if name is not None}) < len(kept):
         hint = "keep := ['region'] names columns of the table, each once, and none that is perturbed"
@@ -172,7 +170,7 @@ def order_of(numbers: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
     """Return the places of the rows of each list, from 1, in a uniformly random order: each as often as the row occurs.
 
     Args:
-        numbers: how many rows each list has.
+        numbers: how many rows each list has; of lists with counts, these say it.
         counts: how often each of these rows occurs; NULL stands for once.
 
     """
