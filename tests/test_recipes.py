@@ -1,4 +1,4 @@
-"""The pages of docs/guides/tools: the script of each runs as it stands if its tool is installed."""
+"""The page about orchestrators: the script of each section runs as it stands if its tool is installed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-PAGES = (Path(__file__).parents[1] / "docs" / "guides" / "tools").glob("*.md")
+PAGE = Path(__file__).parents[1] / "docs" / "guides" / "orchestrators.md"
 SCRIPTS = {
-    page.stem: "".join(re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE))
-    for page in PAGES
+    tool.lower(): script
+    for tool, script in re.findall(
+        r"^## (\w+)\n.*?^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
 }
 MODULES = {"dagster": "dagster", "dlt": "dlt", "ibis": "ibis", "sqlmesh": "sqlmesh", "airflow": "airflow.sdk"}
 
