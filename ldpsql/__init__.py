@@ -10,8 +10,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ldpsql import moved
-
 if TYPE_CHECKING:
     from ldpsql.bulk.batches import perturb_batches
     from ldpsql.bulk.charging import Charge
@@ -166,4 +164,3 @@ def __dir__() -> list[str]:
 # In an installation plugins/ and udfs/ are inside this folder; in a checkout they are next to it.
 if not (_here := Path(__file__).parent).joinpath("plugins").is_dir():
     __path__.append(str(_here.parent))
-moved.install()

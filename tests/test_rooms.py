@@ -5,14 +5,12 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import ldpsql
-from ldpsql import moved, names
+from ldpsql import names
 from ldpsql.registry.registry import registry
 
 ROOT = Path(__file__).parents[1]
@@ -109,48 +107,6 @@ def test_every_room_is_in_the_order_that_lint_checks() -> None:
             assert f"ldpsql.{room.parent.name}" in order, room.parent.name
 
 
-@pytest.mark.parametrize("old", sorted(moved._PATHS))
-def test_import_paths_of_the_last_version_lead_to_modules(old: str) -> None:
-    for home in moved._PATHS[old].split():
-        importlib.import_module(f"ldpsql.{home}")
-
-
-def test_import_paths_of_the_last_version_work_and_warn() -> None:
-    code = (
-        "import warnings; warnings.simplefilter('error')\n"
-        "import ldpsql\n"
-        "try:\n    from ldpsql.domain import Domain\n"
-        "except DeprecationWarning as warning: print(warning)\n"
-        "warnings.simplefilter('ignore')\n"
-        "from ldpsql.columns import plain\n"
-        "from ldpsql.pairs.families import KeyValueMechanism\n"
-        "from ldpsql.solver.mle import uniform\n"
-        "from ldpsql.hookspecs import hookimpl, ldpsql_mechanisms\n"
-        "from ldpsql.privacy import Epsilon, exp_below\n"
-        "from ldpsql.registry import registry\n"
-        "from ldpsql.sql import Macros, quoted\n"
-        "try:\n    from ldpsql.domain import nonsense\n"
-        "except ImportError: print('refused')\n"
-        "try:\n    import ldpsql.nonsense\n"
-        "except ModuleNotFoundError: print('unknown')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    first, *rest = done.stdout.splitlines()
-    assert first.startswith("ldpsql.domain is now ldpsql.domains.domain")
-    assert rest == ["refused", "unknown"]
-
-
 def test_random_data_of_the_tests_can_be_drawn_again() -> None:
     unseeded = "default_rng" + "()"
     assert not [file.name for file in (ROOT / "tests").rglob("*.py") if unseeded in file.read_text(encoding="utf-8")]
-
-
-def test_a_package_with_the_name_of_an_old_path_gives_its_modules_without_a_warning() -> None:
-    code = "import warnings; warnings.simplefilter('error')\nfrom ldpsql.registry import discovery, hookspecs, handles"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
-def test_no_module_imports_scipy_before_it_is_needed() -> None:
-    """Every process that attaches would pay for it: scipy.stats alone takes a second."""
-    files = [file for folder in ("ldpsql", "plugins", "udfs") for file in (ROOT / folder).rglob("*.py")]
-    assert not [file.name for file in files if re.search(r"^(from|import) scipy", file.read_text(encoding="utf-8"), re.M)]
