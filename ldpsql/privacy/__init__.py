@@ -2,7 +2,3 @@
 
 This room imports channels and the rooms below; nothing here depends on a mechanism.
 """
-
-from ldpsql import moved
-
-__getattr__ = moved.names_of("privacy")

@@ -1,5 +1,1 @@
 """The plugins and what they offer, and the handles that stand for mechanisms and plans inside a query."""
-
-from ldpsql import moved
-
-__getattr__ = moved.names_of("registry")
