@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ldpsql.domains.domain import Domain, DomainField
     from ldpsql.engine.interrupting import interrupt, interruptible
     from ldpsql.errors import Interrupted, InvalidParameter, LdpError, NotPrivate
+    from ldpsql.errors.notebook import load_ipython_extension
     from ldpsql.estimates.estimate import Estimate
     from ldpsql.estimates.rectangles import rectangle_shares
     from ldpsql.estimates.synthetic import synthesize
@@ -63,6 +64,7 @@ _HOMES = {
     "domains.domain": ["Domain", "DomainField"],
     "sql.attach": ["attach", "connect"],
     "errors": ["Interrupted", "InvalidParameter", "LdpError", "NotPrivate"],
+    "errors.notebook": ["load_ipython_extension"],
     "estimates.estimate": ["Estimate"],
     "estimates.rectangles": ["rectangle_shares"],
     "estimates.synthetic": ["synthesize"],
@@ -133,6 +135,7 @@ __all__ = [
     "interrupt",
     "interruptible",
     "key_value",
+    "load_ipython_extension",
     "merge",
     "partial_counts",
     "partial_supports",

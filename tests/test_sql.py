@@ -460,6 +460,28 @@ def test_every_estimator_reads_a_table_after_from(con: DuckDBPyConnection, tmp_p
 
 
 @pytest.mark.parametrize(
+    ("function", "mechanism", "value", "options"),
+    [
+        ("key_value", "ldp.pckv_grr(2, ['a', 'b'], padding := 2)", "MAP {'a': 0.5}", ""),
+        ("key_value_density", "ldp.pckv_pm(2, ['a', 'b'], padding := 2, low := -1, high := 1)", "MAP {'a': 0.5}", ""),
+        ("quantiles", "ldp.laplace(2, 0, 10)", "i // 2 % 10", ", [0.25, 0.5]"),
+        ("range_shares", "ldp.laplace(2, 0, 10)", "i // 2 % 10", ", [0, 4], [3, 9]"),
+        ("heavy_hitters", "ldp.pem(8, 4)", "['ab', 'cd'][1 + i // 2 % 2]", ", certain := false"),
+    ],
+)
+def test_every_aggregate_of_rows_reads_a_table_after_from(
+    con: DuckDBPyConnection, function: str, mechanism: str, value: str, options: str
+) -> None:
+    con.execute(f"CREATE MACRO m() AS {mechanism}")
+    con.execute(f"CREATE TABLE r AS SELECT i % 2 AS n, ldp.perturb({value}, m()) AS x FROM range(600) t(i)")
+    for condition, reports in (("true", 600), ("n = 1", 300)):
+        aggregate = f"SELECT unnest(ldp.{function}(x, m(){options}, keep := {condition}), recursive := true), {reports} FROM r"
+        expected = con.execute(aggregate).fetchall()
+        assert len(expected) >= 2
+        assert con.execute(f"FROM ldp.{function}(r, x, m(){options}, keep := {condition})").fetchall() == expected
+
+
+@pytest.mark.parametrize(
     "call",
     [
         "diagnose(report, ldp.krr(1, range(3)), 'best')",

@@ -62,6 +62,8 @@ def _aggregate() -> Aggregate:
         {"m": None, **{p.name: sql_literal(p.default) for p in parameters}},
         "the most frequent strings, without a list of strings: shares with intervals that hold together",
         counted="list(report) FILTER (WHERE ldp._kept(keep))",  # nearly all reports differ
+        size="len({counts})",
+        rows=True,
     )
 
 

@@ -113,6 +113,7 @@ _AGGREGATES = (
         "ldp._keyed(ldp._kind(m), __ldp_key_value({counts}, ldp._key_value_plan(estimator, m, confidence)))",
         _options("unbiased", confidence="NULL"),
         "frequency and mean of every key, with errors and intervals",
+        rows=True,
     ),
     Aggregate(
         "key_value_diagnose",
@@ -125,6 +126,7 @@ _AGGREGATES = (
         "ldp._densities(ldp._kind(m), __ldp_key_value_density({counts}, ldp._key_value_plan(estimator, m, NULL)))",
         _options("ibu"),
         "distribution of the values of every key, for pckv_pm",
+        rows=True,
     ),
 )
 

@@ -237,6 +237,7 @@ _AGGREGATES = (
         "__ldp_functional('quantiles', ldp._plan(estimator, m, confidence), of, given, qs)))",
         {"m": None, "qs": None, **_ESTIMATOR, **_WHERE},
         "several quantiles from one estimate, a row for each of the shares in the list qs",
+        rows=True,
     ),
     Aggregate(
         "range_shares",
@@ -244,6 +245,7 @@ _AGGREGATES = (
         "__ldp_functional('range_shares', ldp._plan(estimator, m, confidence), NULL, NULL, lows, highs, grid))",
         {"m": None, "lows": None, "highs": None, **_ON_MAPS},
         "the shares of several ranges from one estimate, in the order of the lists of their low and high ends",
+        rows=True,
     ),
     Aggregate(
         "range_share",

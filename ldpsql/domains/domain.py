@@ -5,7 +5,7 @@ A domain is declared, never inferred from data, and keeps the type of its values
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Iterator, Sized
 from functools import cached_property
 from hashlib import blake2b
 from typing import Annotated, Any
@@ -35,8 +35,10 @@ _HASHED = 1_000  # about how many values of a domain its hash reads
 
 
 class Domain:
-    """At least two distinct, non-NULL values of one type, in a fixed order.
+    """At least two distinct, non-NULL values of one type, in a fixed order; iterating yields them as Python objects.
 
+    >>> list(Domain.of(["Lima", "Oslo"]))
+    ['Lima', 'Oslo']
     >>> Domain.of(["Lima", "Oslo"]).codes(pa.array(["Oslo", "Oslo", "Lima"])).tolist()
     [1, 1, 0]
     """
@@ -88,6 +90,9 @@ class Domain:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.values.to_pylist()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Domain) and self.values.equals(other.values)

@@ -31,6 +31,7 @@ class Aggregate:
         comment: what an aggregate of this name returns; None leaves both macros without a comment.
         columns: the parameters that are columns of reports.
         counted: a SQL expression of the columns: the counts of the rows in which ``keep`` is true.
+        size: the SQL expression of the number of reports in ``{counts}``.
         from_counts: whether there is also a macro over counts.
         rows: whether the result is a list of rows, and there is also a table function of the same name, over one column of
             a table, a view, a file, a CTE or a frame.
@@ -43,6 +44,7 @@ class Aggregate:
     comment: str | None = None
     columns: tuple[str, ...] = ("report",)
     counted: str = f"ldp.{COUNTED}(report, keep)"
+    size: str = f"list_sum(map_values({COUNTS}))"
     from_counts: bool = True
     rows: bool = False
 
@@ -61,7 +63,7 @@ class Aggregate:
                 yield f"COMMENT ON MACRO ldp.{self.name}_counts IS 'the same from counts';"
         if self.rows:
             rows = f"unnest({self.result.replace(COUNTS, _LOCAL)}, recursive := true)"
-            n = f"list_sum(map_values({_LOCAL}))::BIGINT AS n"
+            n = f"{self.size.replace(COUNTS, _LOCAL)}::BIGINT AS n"
             counted = (
                 f"WITH {_FEW} AS MATERIALIZED (SELECT {FEW}(reports, report, keep, m) AS few) "  # noqa: S608
                 f"SELECT {self.counted} AS {_LOCAL}, any_value({COLUMN_NAME}(report)) AS {_NAME} "

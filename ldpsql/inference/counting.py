@@ -19,7 +19,7 @@ from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, Operator, check_number, collapsed, observed, packed
 from ldpsql.inference.operators.plane import FEW
 from ldpsql.inference.rows import certified_operator, row_likelihoods, row_possible, variables_of
-from ldpsql.mechanisms.base import CertifiedRow, Mechanism, certify
+from ldpsql.mechanisms.base import CertifiedRow, CertifiedStrings, Mechanism, certify
 from ldpsql.reports import NumberedReports, SetReports, WordReports, impossible
 
 FEW_ALIKE = 0.01  # the expected part of reports that equal another one, up to which all are taken to differ
@@ -38,7 +38,7 @@ def check_reports(mechanism: Mechanism, reports: int) -> None:
 
     """
     certified = certify(mechanism)
-    if isinstance(certified, CertifiedRow) or not isinstance(certified.reports, WordReports):
+    if isinstance(certified, CertifiedRow | CertifiedStrings) or not isinstance(certified.reports, WordReports):
         return
     channel = certified.response
     if isinstance(channel, SetChannel) and reports * _alike(channel) < FEW_ALIKE:

@@ -118,7 +118,9 @@ def _query(certified: CertifiedValues, source: ReportTable, dialect: str) -> _Qu
     """
     channel, reports, values = certified.channel, certified.reports, certified.values
     if isinstance(values, Product):
-        raise InvalidParameter("tables of several columns have no relational SQL", "use ldp.crosstab")
+        raise InvalidParameter(
+            "rows of several columns have no relational SQL", "export each column with its own mechanism, or use ldp.crosstab"
+        )
     if len(values) > _MOST_VALUES:
         raise _too_large(f"{_MOST_VALUES:,} values")
     if isinstance(channel, KeepOrSpread) and channel.keep > channel.spread and reports == values:
