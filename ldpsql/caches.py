@@ -11,7 +11,6 @@ from types import FunctionType, ModuleType
 from typing import Generic, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 _SHARED = (type, ModuleType, FunctionType)  # these exist with or without the cache
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that is not built in, whose own methods are not called
@@ -48,6 +47,8 @@ def _own(part: object) -> int:
     """Return the bytes of an object without the objects that it refers to."""
     if type(part).__flags__ & _HEAP:
         return object.__sizeof__(part)
+    import pyarrow as pa  # noqa: PLC0415  # slow to import, and no connection needs it
+
     return part.nbytes if isinstance(part, np.ndarray | pa.Array | pa.ChunkedArray) else getsizeof(part, 0)
 
 

@@ -20,7 +20,6 @@ import typer.main
 import typer.testing
 
 from ldpsql.cli import main
-from tests import attaching
 
 _MADE = typer.main.get_command
 ROOT = Path(__file__).parents[1]
@@ -90,7 +89,6 @@ def serve(requests: IO[str], answers: IO[str]) -> None:
                 import_module(module.name)
     for package in _LATER:
         import_module(package)
-    attaching.quicken()
     for line in requests:
         if not (child := os.fork()):
             _become(**json.loads(line))

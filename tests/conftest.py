@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -13,15 +16,16 @@ from duckdb import DuckDBPyConnection
 
 os.environ["LDPSQL_PLUGINS"] = "0"  # plugins installed on this machine must not change a result
 os.environ["LDPSQL_CONFIG"] = os.devnull  # nor may its user's settings
+if "LDPSQL_TEST_CACHE" not in os.environ:  # one folder for all processes of a run
+    os.environ["LDPSQL_TEST_CACHE"] = os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="ldpsql-cache-")
+    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 from ldpsql.inference import deadline
 from ldpsql.inference.solver import limits
 from ldpsql.registry.agreement import warn_unmarked
 from ldpsql.registry.registry import registry
-from tests import attaching, commands, instances, seeds
+from tests import commands, instances, seeds
 
-attaching.prepare()
-attaching.quicken()
 commands.quicken()
 
 

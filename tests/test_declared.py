@@ -201,7 +201,7 @@ def settings(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     loaded = Registry.load()
     monkeypatch.setattr("ldpsql.sql.named.registry", lambda: loaded)
-    monkeypatch.setattr("ldpsql.sql.attach.registry", lambda: loaded)
+    monkeypatch.setattr("ldpsql.sql.surface.registered", lambda: loaded)
 
 
 ITEM = '[mechanisms.item]\nmechanism = "krr"\nepsilon = 4\ndomain = '

@@ -105,7 +105,7 @@ def test_a_plugin_that_breaks_is_named_and_the_rest_works(deed: str, module: Pat
     assert reason in plugin.reason
     assert loaded.mechanisms.keys() == registry().mechanisms.keys()
     assert loaded.owner("krr") == "ldpsql.plugins.mechanisms.krr"
-    monkeypatch.setattr("ldpsql.sql.attach.registry", lambda: loaded)
+    monkeypatch.setattr("ldpsql.sql.surface.registered", lambda: loaded)
     with ldpsql.connect() as con:
         assert con.execute("SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b']))").fetchone() in {("a",), ("b",)}
 

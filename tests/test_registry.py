@@ -156,7 +156,7 @@ def test_a_mechanism_cannot_take_the_name_of_a_sql_function() -> None:
 
 def test_sql_that_duckdb_refuses_breaks_its_plugin_and_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded, plugin = added(plugin_module("bad", ldpsql_functions=lambda: [Macros("CREATE MACRO ldp.mine(x) AS SELEC x")]))
-    monkeypatch.setattr("ldpsql.sql.attach.registry", lambda: loaded)
+    monkeypatch.setattr("ldpsql.sql.surface.registered", lambda: loaded)
     with ldpsql.connect() as con:
         assert con.execute("SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b']))").fetchone() in [("a",), ("b",)]
     assert plugin.status == "broken"

@@ -44,7 +44,7 @@ def test_a_named_mechanism_is_a_mechanism_in_python_and_a_macro_in_sql(tmp_path:
     monkeypatch.chdir(tmp_path)
     registered = Registry.load()
     assert registered.mechanism("city") == registered.mechanism("krr(1, ['Lima', \"it's\"])")
-    monkeypatch.setattr("ldpsql.sql.attach.registry", lambda: registered)
+    monkeypatch.setattr("ldpsql.sql.surface.registered", lambda: registered)
     with ldpsql.connect() as con:
         assert con.execute("SELECT ldp.perturb('it''s', ldp.m.city())").fetchall()[0][0] in ("Lima", "it's")
         assert len(con.sql("FROM duckdb_databases() WHERE database_name NOT IN ('system', 'temp', 'memory')").fetchall()) == 1
@@ -156,7 +156,7 @@ def test_a_name_in_the_settings_is_no_kind_of_mechanism(
 
 def attached(monkeypatch: pytest.MonkeyPatch) -> None:
     registered = Registry.load()
-    monkeypatch.setattr("ldpsql.sql.attach.registry", lambda: registered)
+    monkeypatch.setattr("ldpsql.sql.surface.registered", lambda: registered)
     ldpsql.connect()
 
 

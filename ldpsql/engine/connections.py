@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import count
 from threading import Lock
 from typing import Any
 from weakref import ref
@@ -10,8 +11,9 @@ from weakref import ref
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from ldpsql.domains.arrays import shown_class
+from ldpsql.engine.functions import GUARD_MACRO
 from ldpsql.errors import ConnectionRefused
+from ldpsql.quoting import quoted
 
 
 def duckdb_of(con: Any) -> DuckDBPyConnection:
@@ -31,11 +33,27 @@ def duckdb_of(con: Any) -> DuckDBPyConnection:
     except Exception:  # noqa: BLE001  # another library may raise anything
         inner = None
     if not isinstance(inner, DuckDBPyConnection):
+        from ldpsql.domains.arrays import shown_class  # noqa: PLC0415  # no DuckDB connection needs it
+
         raise ConnectionRefused(
             f"a {shown_class(con)} is not an open connection of DuckDB",
             "pass duckdb.connect(...), or engine.connect() of SQLAlchemy with duckdb-engine",
         )
     return inner
+
+
+_numbers = count(1)
+
+
+def new_catalog() -> int:
+    """Return a number for a catalog."""
+    return next(_numbers)
+
+
+def guard_number(cursor: DuckDBPyConnection, catalog: str) -> int | None:
+    """Return the number of the guard that the macro of a catalog holds."""
+    ((number,),) = cursor.execute(f"SELECT {quoted(catalog)}.{GUARD_MACRO}()").fetchall()
+    return number if isinstance(number, int) else None
 
 
 class Connections:

@@ -8,15 +8,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ldpsql.errors import Interrupted, LdpError, PluginError, UnknownName
 from ldpsql.errors.boundary import internal
 from ldpsql.quoting import quoted, text_literal
 
-MARK = "_ldpsql_made_this"  # a macro that distinguishes our catalog from a database of the user's
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Macros without arguments in a catalog of ldpsql:
+MARK = "_ldpsql_made_this"  # distinguishes it from a database of the user's
+CATALOG_NUMBER = "_catalog"  # its number
+GUARD_MACRO = "_guard"  # the number of its guard
+GUARD_MARK = "__ldp_guarded_"  # how the names of functions begin that mark an instance with a guard
 R = TypeVar("R")
 _SCALAR = re.compile(r"\b__ldp_")
 _CATALOG = re.compile(r"\bldp\.")
@@ -144,12 +149,14 @@ def names_withheld() -> Iterator[None]:
 
 
 _SQL_TYPES = {"int": "BIGINT", "float": "DOUBLE", "float | None": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}
-_ARROW_TYPES = {"int": pa.int64(), "float": pa.float64(), "float | None": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
+_ARROW_TYPES = {"int": "int64", "float": "float64", "float | None": "float64", "str": "string", "bool": "bool_"}
 
 
 def arrow_fields(result: type) -> list[pa.Field]:
     """Return the plain fields of a dataclass as Arrow fields."""
-    return [pa.field(f.name, _ARROW_TYPES[str(f.type)]) for f in fields(result)]
+    import pyarrow as pa  # noqa: PLC0415  # slow to import, and no connection needs it
+
+    return [pa.field(f.name, getattr(pa, _ARROW_TYPES[str(f.type)])()) for f in fields(result)]
 
 
 def struct_fields(result: type) -> str:

@@ -20,6 +20,7 @@ from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
 from ldpsql.channels import RepeatedHash
+from ldpsql.engine.connections import guard_number
 from ldpsql.errors import NotReleased
 from ldpsql.ledger import Ledger
 from ldpsql.ledger.digests import all_among
@@ -27,12 +28,10 @@ from ldpsql.ledger.marks import marked
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import first_draw
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
-from ldpsql.quoting import quoted
 from ldpsql.registry.handles import MECHANISMS, Handles
 
 ChargedReports: TypeAlias = dict[tuple[Mechanism, str], NDArray[np.bytes_]]  # fingerprints by mechanism and name of the column
 
-GUARD_MACRO = "_guard"  # (): the number of the guard of its catalog
 GIVE_LEDGER = "in Python: ldpsql.attach(con, ledger='budget.ledger'); for ldpsql sql: path in [ledger] of ldpsql.toml"
 
 
@@ -181,12 +180,6 @@ def guard_of(con: DuckDBPyConnection, name: str = "ldp") -> Guard | None:
         number = marked(cursor).get(name.casefold())
         number = guard_number(cursor, name) if number is None else number
     return None if number is None else GUARDS.thing(number)
-
-
-def guard_number(cursor: DuckDBPyConnection, name: str) -> int | None:
-    """Return the number that the macro of a catalog holds."""
-    ((number,),) = cursor.execute(f"SELECT {quoted(name)}.{GUARD_MACRO}()").fetchall()
-    return number if isinstance(number, int) else None
 
 
 def ledgers_of(con: DuckDBPyConnection) -> dict[Path, Ledger]:

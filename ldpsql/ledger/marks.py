@@ -12,17 +12,16 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from ldpsql.engine.functions import guarded
+from ldpsql.engine.functions import GUARD_MARK, guarded
 
-_MARK = "__ldp_guarded_"
 _MARKS = f"""SELECT function_name FROM duckdb_functions()
-             WHERE database_name = 'system' AND starts_with(function_name, '{_MARK}')"""  # noqa: S608  # a constant
+             WHERE database_name = 'system' AND starts_with(function_name, '{GUARD_MARK}')"""  # noqa: S608  # a constant
 _MADE: list[str] = []  # in this process: without any, skip the query, which takes DuckDB 20 ms
 
 
 def mark(cursor: DuckDBPyConnection, catalog: str, number: int) -> None:
     """Mark an instance: its catalog of this name has the guard of this number."""
-    name = f"{_MARK}{number}_{catalog.casefold().encode().hex()}"
+    name = f"{GUARD_MARK}{number}_{catalog.casefold().encode().hex()}"
     _MADE.append(name)
     cursor.create_function(name, _marked, None, "BOOLEAN", type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL)
 
@@ -34,7 +33,7 @@ def marked(cursor: DuckDBPyConnection) -> dict[str, int]:
 
 def marks(functions: Iterable[str]) -> dict[str, int]:
     """Return what `marked` does, from the names of the functions of the system catalog."""
-    made = sorted(name.removeprefix(_MARK).split("_") for name in functions if name.startswith(_MARK))
+    made = sorted(name.removeprefix(GUARD_MARK).split("_") for name in functions if name.startswith(GUARD_MARK))
     latest: dict[str, int] = {}
     for number, catalog in made:
         name = bytes.fromhex(catalog).decode()

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import re
-from itertools import count
 from threading import Lock
 
 from ldpsql.errors import InvalidParameter, UnknownName
 from ldpsql.mechanisms.base import Mechanism, certify
 
-CATALOG_NUMBER = "_catalog"  # (): the macro with the number of its catalog
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
-
-_numbers = count(1)
-
-
-def new_catalog() -> int:
-    """Return a number for a catalog."""
-    return next(_numbers)
 
 
 class Declarations:

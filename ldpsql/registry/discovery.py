@@ -5,7 +5,6 @@ Built-in plugins are found by name in ``ldpsql.plugins`` and ``ldpsql.udfs``, in
 
 from __future__ import annotations
 
-import os
 import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -57,7 +56,7 @@ def installed(chosen: Settings) -> Iterator[tuple[str, Plugin]]:
 
     Names on the allow-list that belong to no plugin come last, as "not installed".
     """
-    allowed = _allowed(chosen)
+    allowed = chosen.allowed  # by package: any package may choose the name of a trusted one for its entry point
     points = sorted(entry_points(group="ldpsql"), key=lambda p: p.name)
     for point in points:
         yield point.value, _described(point, allowed)
@@ -82,18 +81,6 @@ def packages_of(name: str) -> list[str]:
     """Return the packages that this names, or that have a plugin of this name."""
     points = entry_points(group="ldpsql")
     return sorted({package_of(p) for p in points if name == p.name or short_name(name) == short_name(package_of(p))})
-
-
-def _allowed(chosen: Settings) -> frozenset[str]:
-    """Return the packages whose plugins may be loaded: those that LDPSQL_PLUGINS names, or those of the settings.
-
-    The name of an entry point does not count: any package may choose the name of a trusted one.
-    """
-    variable = os.environ.get("LDPSQL_PLUGINS")
-    names = (
-        chosen.allow or frozenset() if variable is None else frozenset(name.strip() for name in variable.split(",")) - {"", "0"}
-    )
-    return frozenset(short_name(name) for name in names)
 
 
 def imported(module: str) -> object:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from threading import RLock
 from typing import Any, TypeVar
 
 import pluggy
@@ -50,14 +51,18 @@ class Registry:
         self._settled: dict[str, Mechanism] = {}  # those of them that have been read
         self._functions: list[tuple[Plugin, list[Scalar | Macros]]] = []  # SQL functions
         self._offering: tuple[object, ...] = ()  # what the functions were made from
+        self._shipped: tuple[object, ...] = ()  # the same, of the built-in plugins
         self._owners: dict[str, str] = {}  # plugins by the name of a mechanism or an estimator
         self._sql_names: dict[str, str] = {}  # built-in plugins by the name of a SQL function
         self._manager = pluggy.PluginManager("ldpsql")
         self._manager.add_hookspecs(hookspecs)
 
     @classmethod
-    def load(cls) -> Registry:
+    def load(cls, chosen: settings.Settings | None = None) -> Registry:
         """Return a registry with the built-in plugins and the installed ones that are allowed.
+
+        Args:
+            chosen: the settings; by default, those of the current folder.
 
         Raises:
             BadSettings: if a settings file is wrong, or gives a mechanism the name of a plugin's.
@@ -69,7 +74,8 @@ class Registry:
         loaded._sql_names = {
             name: plugin.name for plugin, offered in loaded.functions() for function in offered for name in function.names()
         }
-        chosen = settings.load()
+        loaded._shipped = loaded._offered_by()
+        chosen = chosen or settings.load()
         for module, plugin in discovery.installed(chosen):
             if plugin.status == "ok":
                 loaded.add_module(module, plugin)
@@ -223,6 +229,11 @@ class Registry:
                 if owner != plugin.name:
                     raise NameClash(f"the SQL name '{name}' is offered by both {owner} and {plugin.name}")
 
+    @property
+    def as_shipped(self) -> bool:
+        """Whether the functions are those of the built-in plugins."""
+        return self._offered_by() == self._shipped
+
     def owner(self, name: str) -> str:
         """Return the plugin that offers a mechanism or an estimator."""
         return self._owners[name]
@@ -286,10 +297,23 @@ class Registry:
         return read(given, Estimator, self.estimators)
 
 
-@cache
+_LOADING = RLock()  # several threads of DuckDB may be the first to call a function
+
+
 def registry() -> Registry:
     """Return the registry of this process, loaded at first use."""
-    return Registry.load()
+    with _LOADING:
+        return _of_process()
+
+
+def is_loaded() -> bool:
+    """Return whether this process has loaded its registry."""
+    return bool(_of_process.cache_info().currsize)
+
+
+@cache
+def _of_process() -> Registry:
+    return Registry.load(settings.of_process())
 
 
 read_by(lambda spec: registry().mechanism(spec))

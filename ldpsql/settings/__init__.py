@@ -14,10 +14,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from packaging.utils import canonicalize_name
+from ldpsql import system
 
 FILE = "ldpsql.toml"
 _MERGED = ("mechanisms", "defaults", "tables", "ledger", "lineage")  # the project's entries replace the user's
@@ -36,6 +37,14 @@ class Settings:
     ledger: Mapping[str, Any] = field(default_factory=dict)
     lineage: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def allowed(self) -> frozenset[str]:
+        """The packages whose plugins may be loaded: those that LDPSQL_PLUGINS names, or those of the settings."""
+        variable = os.environ.get("LDPSQL_PLUGINS")
+        if variable is None:
+            return frozenset(short_name(name) for name in self.allow or ())
+        return frozenset(short_name(name.strip()) for name in variable.split(",")) - {"", "0"}
+
 
 def load() -> Settings:
     """Return the settings that apply in the current folder.
@@ -49,6 +58,12 @@ def load() -> Settings:
     allowed = _consented(own.get("plugins", {}).get("allow"), shared.get("plugins", {}).get("allow"))
     merged = {name: own.get(name, {}) | shared.get(name, {}) for name in _MERGED}
     return Settings(project, user, allowed, **merged)
+
+
+@cache
+def of_process() -> Settings:
+    """Return the settings that applied when this process first asked for them, whatever its folder is now."""
+    return load()
 
 
 def _sections(path: Path | None) -> dict[str, dict[str, Any]]:
@@ -70,6 +85,8 @@ def _consented(own: list[str] | None, shared: list[str] | None) -> frozenset[str
 
 def short_name(package: str) -> str:
     """Return the name of a package in the allow-list: normalised as package names are, without the prefix ``ldpsql-``."""
+    from packaging.utils import canonicalize_name  # noqa: PLC0415  # without plugins, nothing needs it
+
     return canonicalize_name(package).removeprefix("ldpsql-")
 
 
@@ -82,8 +99,4 @@ def project_file() -> Path | None:
 def user_file() -> Path:
     """Return the path of the user's own file, which need not exist: LDPSQL_CONFIG, else in the platform's settings folder."""
     path = os.environ.get("LDPSQL_CONFIG")
-    if path:
-        return Path(path)
-    import typer  # noqa: PLC0415  # slow to import
-
-    return Path(typer.get_app_dir("ldpsql")) / FILE
+    return Path(path) if path else system.settings_folder() / "ldpsql" / FILE

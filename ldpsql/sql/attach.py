@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 from duckdb import DuckDBPyConnection
-from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from ldpsql.engine.connections import CONNECTIONS, duckdb_of
-from ldpsql.engine.functions import MARK, Macros, Scalar
+from ldpsql.engine.connections import CONNECTIONS, duckdb_of, guard_number, new_catalog
+from ldpsql.engine.functions import CATALOG_NUMBER, GUARD_MACRO, GUARD_MARK, MARK
 from ldpsql.errors import ConnectionRefused, InvalidParameter, PrivacyLeakWarning
-from ldpsql.ledger import Ledger
-from ldpsql.ledger.guard import GUARD_MACRO, GUARDS, Guard, guard_number
-from ldpsql.ledger.marks import mark, marks
-from ldpsql.ledger.permanent import Key
 from ldpsql.quoting import quoted
-from ldpsql.registry.declared import CATALOG_NUMBER, new_catalog
-from ldpsql.registry.registry import registry
-from ldpsql.sql import lint, named
+from ldpsql.sql import lint, surface
 
+if TYPE_CHECKING:
+    from ldpsql.ledger import Ledger
+    from ldpsql.ledger.guard import Guard
+    from ldpsql.ledger.permanent import Key
+
+_IN_MEMORY = ":memory:"  # each such connection has an instance of its own
 _ATTACHING = Lock()  # DuckDB refuses two writers of one catalog
-_HELD: set[Callable[..., Any]] = set()  # every function that DuckDB may still call: DuckDB does not keep them alive
 C = TypeVar("C")
 
 
 def connect(
-    database: str = ":memory:",
+    database: str = _IN_MEMORY,
     *,
     name: str = "ldp",
     use: bool = False,
@@ -42,7 +40,8 @@ def connect(
 ) -> DuckDBPyConnection:
     """Open a DuckDB database and attach the functions; ``options`` are passed to `duckdb.connect`."""
     con = duckdb.connect(database, **options)
-    return attach(con, name=name, use=use, mechanisms=mechanisms, ledger=ledger, key=key)
+    guard = _guard(ledger, key)
+    return _attached(con, con, name, mechanisms or {}, guard, use=use, empty=database == _IN_MEMORY)
 
 
 def attach(
@@ -77,24 +76,54 @@ def attach(
         LedgerError, InvalidParameter: if the ledger or the key cannot be used.
 
     """
-    guard, own = _guard(ledger, key), duckdb_of(con)
+    return _attached(con, duckdb_of(con), name, mechanisms or {}, _guard(ledger, key), use=use)
+
+
+def _attached(
+    con: C,
+    own: DuckDBPyConnection,
+    name: str,
+    mechanisms: Mapping[str, Any],
+    guard: Guard | None,
+    *,
+    use: bool,
+    empty: bool = False,
+) -> C:
+    """Return a connection after attaching the functions to its instance, which nobody has used yet if it is empty."""
     with _ATTACHING, own.cursor() as cursor:  # an open result would block the connection itself
-        existing = _Functions.of(cursor, name)
+        existing = _NONE if empty else _Functions.of(cursor, name)
         _make_catalog(cursor, name, existing)
         ((number,),) = cursor.execute(f"SELECT {quoted(name)}.{CATALOG_NUMBER}()").fetchall()
         CONNECTIONS.remember(number, own)
         _watch(cursor, name, guard, existing)
         cursor.execute(f"USE {quoted(name)}")  # elsewhere a macro of the user's could hide a scalar function
-        _create_all(cursor, name, existing)
-        cursor.execute(named.macros({**registry().named, **(mechanisms or {})}, cursor).statements(name))
+        known = surface.put(cursor, name, existing.macros, existing.scalars)
+        _name(cursor, name, mechanisms)
     if use:
         _put_on_search_path(own, name)
-    lint.warn(own)
+    if not empty:
+        lint.warn(own, known)
     return con
 
 
-def _guard(ledger: Ledger | str | Path | None, key: Key | str | Path | None) -> Guard:
+def _name(cursor: DuckDBPyConnection, catalog: str, mechanisms: Mapping[str, Any]) -> None:
+    """Create the macros of mechanisms that the settings or these arguments name."""
+    cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(catalog)}.m")
+    registry = surface.registered()
+    if names := {**(registry.named if registry else {}), **mechanisms}:
+        from ldpsql.sql import named  # noqa: PLC0415  # most connections name no mechanism
+
+        cursor.execute(named.macros(names, cursor).statements(catalog))
+
+
+def _guard(ledger: Ledger | str | Path | None, key: Key | str | Path | None) -> Guard | None:
     """Return the guard of a ledger and a key, each passed as the path of its file or as the object read from it."""
+    if ledger is None and key is None:
+        return None
+    from ldpsql.ledger import Ledger  # noqa: PLC0415  # most connections have none
+    from ldpsql.ledger.guard import Guard  # noqa: PLC0415
+    from ldpsql.ledger.permanent import Key  # noqa: PLC0415
+
     opened = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     read = Key.read(key) if isinstance(key, str | Path) else key
     if not isinstance(opened, Ledger | None) or not isinstance(read, Key | None):
@@ -117,22 +146,31 @@ class _Functions:
     The query takes DuckDB about 20 ms, so it runs once.
     """
 
-    macros: frozenset[str]
+    macros: frozenset[tuple[str, str]]  # each with its kind: '', or 'TABLE'
     scalars: frozenset[str]
+
+    def has(self, macro: str) -> bool:
+        """Return whether the catalog has a macro of this name."""
+        return ("", macro) in self.macros
 
     @classmethod
     def of(cls, cursor: DuckDBPyConnection, catalog: str) -> _Functions:
         """Return what exists for a catalog of this name."""
         listed = """SELECT lower(database_name), function_type, function_name FROM duckdb_functions()
-                    WHERE lower(database_name) = lower($1) OR (database_name = 'system' AND function_type = 'scalar')"""
+                    WHERE (lower(database_name) = lower($1) AND schema_name = 'main')
+                       OR (database_name = 'system' AND function_type = 'scalar')"""
         rows = cursor.execute(listed, [catalog]).fetchall()
-        macros = frozenset(name for database, _, name in rows if database == catalog.lower())
+        kinds = {"macro": "", "table_macro": "TABLE"}
+        macros = frozenset((kinds.get(kind, ""), name) for database, kind, name in rows if database == catalog.lower())
         return cls(macros, frozenset(name for database, kind, name in rows if (database, kind) == ("system", "scalar")))
+
+
+_NONE = _Functions(frozenset(), frozenset())
 
 
 def _make_catalog(cursor: DuckDBPyConnection, name: str, existing: _Functions) -> None:
     """Attach the catalog unless it exists; a macro in it distinguishes it from a database of the user's."""
-    if MARK in existing.macros:
+    if existing.has(MARK):
         return
     taken = """SELECT lower(database_name) FROM duckdb_databases() UNION ALL
                SELECT lower(schema_name) FROM duckdb_schemas() WHERE database_name = current_catalog()"""
@@ -146,13 +184,28 @@ def _make_catalog(cursor: DuckDBPyConnection, name: str, existing: _Functions) -
     cursor.execute(f"CREATE MACRO {quoted(name)}.{CATALOG_NUMBER}() AS {new_catalog()}::BIGINT")
 
 
-def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard, existing: _Functions) -> None:
+def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard | None, existing: _Functions) -> None:
     """Create the macro that holds the number of the guard; a ledger or key of an earlier attach stays unless it is replaced."""
-    written = guard_number(cursor, name) if GUARD_MACRO in existing.macros else None
-    number = marks(existing.scalars).get(name.casefold(), written)
+    number = guard_number(cursor, name) if existing.has(GUARD_MACRO) else None
+    marked = any(scalar.startswith(GUARD_MARK) for scalar in existing.scalars)
+    if marked or guard is not None or number is not None:
+        number = _renewed(cursor, name, guard, number, existing.scalars)
+    value = "NULL" if number is None else number
+    cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}.{GUARD_MACRO}() AS {value}::BIGINT")
+
+
+def _renewed(
+    cursor: DuckDBPyConnection, name: str, guard: Guard | None, written: int | None, scalars: frozenset[str]
+) -> int | None:
+    """Return the number of the guard: that of an earlier attach, or a new one if it adds a ledger or a key."""
+    from ldpsql.ledger.guard import GUARDS, Guard  # noqa: PLC0415  # most connections have none
+    from ldpsql.ledger.marks import mark, marks  # noqa: PLC0415
+
+    guard = guard or Guard(None, None)
+    number = marks(scalars).get(name.casefold(), written)
     if number != written:
         warnings.warn(
-            "the guard of the ledger was removed from this connection, and is now restored", PrivacyLeakWarning, stacklevel=3
+            "the guard of the ledger was removed from this connection, and is now restored", PrivacyLeakWarning, stacklevel=5
         )
     earlier = None if number is None else GUARDS.thing(number)
     if earlier is not None:
@@ -161,36 +214,4 @@ def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard, existing: _Funct
         number = GUARDS.number(guard) if guard.ledger or guard.key else None
         if number is not None and guard.ledger:
             mark(cursor, name, number)
-    value = "NULL" if number is None else number
-    cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}.{GUARD_MACRO}() AS {value}::BIGINT")
-
-
-def _create_all(cursor: DuckDBPyConnection, catalog: str, existing: _Functions) -> None:
-    """Create the functions of all plugins; a plugin of a third party whose SQL DuckDB refuses is marked broken."""
-    functions = registry().functions()
-    built_in_last = sorted(functions, key=lambda one: one[0].built_in)  # so that no macro of another plugin replaces ours
-    for kind, ordered in ((Scalar, functions), (Macros, built_in_last)):  # macros of one plugin may call scalars of another
-        for plugin, offered in ordered:
-            try:
-                _create(cursor, [f for f in offered if isinstance(f, kind)], existing.scalars, catalog)
-            except duckdb.Error as error:
-                if plugin.built_in:
-                    raise
-                registry().refuse(plugin, f"its SQL is refused by DuckDB: {error}")
-
-
-def _create(cursor: DuckDBPyConnection, functions: Sequence[Scalar | Macros], existing: Set[str], catalog: str) -> None:
-    for function in functions:
-        if isinstance(function, Macros):
-            cursor.execute(function.statements(catalog))
-        elif function.name not in existing:
-            _HELD.add(function.function)
-            cursor.create_function(
-                function.name,
-                function.function,
-                None,
-                function.returns,
-                type=PythonUDFType.ARROW,
-                null_handling=FunctionNullHandling.SPECIAL,
-                side_effects=function.volatile,
-            )
+    return number

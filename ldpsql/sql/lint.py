@@ -35,17 +35,22 @@ class Finding:
     remedy: str
 
 
-def lint(con: DuckDBPyConnection) -> list[Finding]:
+def lint(con: DuckDBPyConnection, known: DrawingFunctions | None = None) -> list[Finding]:
     """Return what perturbs stored rows whenever it is used: views, generated columns, checks, macros, prepared statements.
 
     Temporary objects belong to this connection. If a result of it is still open, or its transaction has failed, they cannot be
     read, which is then a finding of its own.
+
+    Args:
+        con: the connection.
+        known: the functions of ldpsql that draw, if they are known; else its macros are read from the connection.
+
     """
     try:
-        return _lint(con)
+        return _lint(con, known)
     except (duckdb.ResourceInUseException, duckdb.TransactionException):
         with con.cursor() as cursor:
-            return [*_lint(cursor), _UNREAD]
+            return [*_lint(cursor, known), _UNREAD]
 
 
 _UNREAD = Finding(
@@ -56,17 +61,17 @@ _UNREAD = Finding(
 )
 
 
-def warn(con: DuckDBPyConnection) -> None:
+def warn(con: DuckDBPyConnection, known: DrawingFunctions) -> None:
     """Warn of each finding of `lint`."""
-    for finding in lint(con):
+    for finding in lint(con, known):
         text = f"the {finding.kind} {finding.name}: {finding.problem}; {finding.remedy}"
-        warnings.warn(text, PrivacyLeakWarning, stacklevel=3)
+        warnings.warn(text, PrivacyLeakWarning, stacklevel=4)
 
 
-def _lint(con: DuckDBPyConnection) -> list[Finding]:
+def _lint(con: DuckDBPyConnection, known: DrawingFunctions | None) -> list[Finding]:
     """Return the findings about everything that this connection sees."""
-    drawing = DrawingFunctions()
-    macros = [("macro", name, definition) for name, definition in drawing.read(con)]
+    drawing = DrawingFunctions() if known is None else DrawingFunctions(known.drawing, known.running)
+    macros = [("macro", name, definition) for name, definition in drawing.read(con, ours_known=known is not None)]
     defined = _reported(con.sql(_DEFINED).fetchall(), drawing, (Draws.REPORTS, Draws.UNKNOWN))
     called = _reported([*macros, *con.sql(_PREPARED).fetchall()], drawing, (Draws.REPORTS,))
     return [*defined, *(finding for finding, sql in called.items() if _reads_stored(sql))]

@@ -13,7 +13,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.domains.sql_types import sql_type
-from ldpsql.engine.functions import MARK, Macros, struct_text
+from ldpsql.engine.functions import CATALOG_NUMBER, MARK, Macros, struct_text
 from ldpsql.engine.sql_struct import as_struct, columns_of, long_domains
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, OtherMechanism, RowBudgetExceeded, SourceRefused
 from ldpsql.errors.wording import of_macro
@@ -21,7 +21,7 @@ from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.ordered import OrderedMechanism
 from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
-from ldpsql.registry.declared import CATALOG_NUMBER, DECLARATIONS, NAME
+from ldpsql.registry.declared import DECLARATIONS, NAME
 from ldpsql.registry.documents import from_file
 from ldpsql.registry.handles import MECHANISMS, PERMANENT_TABLE
 from ldpsql.registry.registry import registry
@@ -43,7 +43,7 @@ _NUMBERED = """
 
 
 def macros(named: Mapping[str, Any], con: DuckDBPyConnection) -> Macros:
-    """Return the schema ``m`` with one macro for each named mechanism; the connection supplies DuckDB's names of types.
+    """Return one macro in the schema ``m`` for each named mechanism; the connection supplies DuckDB's names of types.
 
     Raises:
         BadSettings: if a name is not a SQL name, two names differ only in case, or a mechanism cannot be read.
@@ -56,7 +56,7 @@ def macros(named: Mapping[str, Any], con: DuckDBPyConnection) -> Macros:
     made = "".join(
         f"\nCREATE OR REPLACE MACRO ldp.m.{quoted(name)}() AS {_call(name, spec, con)};" for name, spec in named.items()
     )
-    return Macros(f"CREATE SCHEMA IF NOT EXISTS ldp.m;{made}")
+    return Macros(made)
 
 
 def _call(name: str, spec: Any, con: DuckDBPyConnection) -> str:

@@ -1,0 +1,229 @@
+"""Connections: macros from a file in the user's cache folder, functions that are imported when they are called."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import ldpsql
+from ldpsql.registry.registry import Registry
+from ldpsql.sql import surface
+
+LISTED = """SELECT * EXCLUDE (database_name, database_oid, function_oid) FROM duckdb_functions()
+            WHERE database_name = 'ldp' AND function_name NOT IN ('_catalog', '_guard') ORDER BY ALL"""
+DRAWN = "SELECT ldp.perturb('a', ldp.krr(1, ['a', 'b'])), ldp.ibu(x, ldp.krr(1, ['a', 'b'])) FROM (SELECT 'a' AS x)"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of the files, which does not exist yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "ldpsql"
+
+
+def functions(**options: Any) -> list[tuple[Any, ...]]:
+    with ldpsql.connect(**options) as con:
+        assert len(con.execute(DRAWN).fetchall()) == 1
+        return [tuple(map(in_order, row)) for row in con.execute(LISTED).fetchall()]
+
+
+def in_order(field: Any) -> Any:
+    """Sort the columns of EXCLUDE, which DuckDB prints in any order."""
+    if not isinstance(field, str):
+        return field
+    return re.sub(r"EXCLUDE \(([^)]*)\)", lambda match: str(sorted(match[1].split(", "))), field)
+
+
+def test_copied_macros_are_those_that_the_statements_create(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, copied = functions(), functions()
+    assert len(list(folder.iterdir())) == 2
+    monkeypatch.setattr("ldpsql.system.is_safe", lambda _: False)
+    assert made == copied == functions()
+    assert len(copied) > 100
+
+
+def test_an_instance_that_may_not_read_files_runs_the_statements() -> None:
+    assert functions(config={"enable_external_access": False}) == functions()
+
+
+def test_files_are_the_users_alone(folder: Path) -> None:
+    functions()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
+
+
+def test_a_file_contains_nothing_of_the_database_or_the_settings(folder: Path, tmp_path: Path) -> None:
+    with ldpsql.connect(str(tmp_path / "warehouse.duckdb"), mechanisms={"secretname": "krr(1, ['secretvalue', 'b'])"}) as con:
+        con.execute("CREATE TABLE people AS SELECT 'secretvalue' AS city; CREATE MACRO secretname() AS 'secretvalue'")
+        ldpsql.attach(con)
+    for file in folder.iterdir():
+        assert b"secret" not in file.read_bytes()
+
+
+def fresh(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process that has imported nothing."""
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+
+
+def damaged(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-4096])
+
+
+def changed(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def foreign(file: Path) -> None:
+    file.write_text("not ours")
+
+
+def writable(file: Path) -> None:
+    file.chmod(0o666)
+
+
+def linked(file: Path) -> None:
+    file.rename(file.with_suffix(".elsewhere"))
+    file.symlink_to(file.with_suffix(".elsewhere"))
+
+
+@pytest.mark.parametrize("harm", [damaged, changed, foreign, writable, linked, Path.unlink])
+@pytest.mark.parametrize("suffix", ["json", "duckdb"])
+def test_a_file_that_is_damaged_or_not_private_is_made_again(folder: Path, suffix: str, harm: Any) -> None:
+    surface._make("ldp")
+    (file,) = folder.glob(f"*.{suffix}")
+    harm(file)
+    assert surface._saved(surface._key("ldp")) is None
+    assert len(functions()) > 100
+    made = surface._saved(surface._key("ldp"))
+    assert made is not None
+    assert not made.macros.is_symlink()
+
+
+def test_a_list_that_a_user_did_not_write_is_not_believed(folder: Path) -> None:
+    surface._make("ldp")
+    (file,) = folder.glob("*.json")
+    for text in ("[]", "{}", json.dumps({**json.loads(file.read_text()), "macros": "../x"}), '{"macros": 7}'):
+        file.write_text(text)
+        assert surface._saved(surface._key("ldp")) is None
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o755])
+def test_a_folder_that_others_may_use_is_not_used(folder: Path, mode: int) -> None:
+    folder.mkdir(parents=True)
+    folder.chmod(mode)
+    assert len(functions()) > 100
+    assert not list(folder.iterdir())
+
+
+def test_a_folder_below_one_that_anybody_may_change_is_not_used(folder: Path) -> None:
+    folder.mkdir(parents=True, mode=0o700)
+    folder.parent.chmod(0o777)
+    assert len(functions()) > 100
+    assert not list(folder.iterdir())
+    folder.parent.chmod(0o1777)  # with the sticky bit, only the owner can replace the folder, as in /tmp
+    functions()
+    assert len(list(folder.iterdir())) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("path", ["", "*.json", "*.duckdb"])
+def test_what_belongs_to_another_user_is_not_used(folder: Path, path: str) -> None:
+    surface._make("ldp")
+    (given,) = folder.glob(path) if path else [folder]
+    os.chown(given, 12345, 12345)
+    assert surface._saved(surface._key("ldp")) is None
+
+
+def test_a_name_of_the_catalog_has_a_file_of_its_own(folder: Path) -> None:
+    for name in ("ldp", 'odd "name"', "memory_2"):
+        with duckdb.connect() as con:
+            ldpsql.attach(con, name=name)
+            catalog = '"' + name.replace('"', '""') + '"'
+            assert con.execute(DRAWN.replace("ldp.", f"{catalog}.")).fetchall()
+    assert len(list(folder.glob("*.duckdb"))) == 3
+
+
+def test_old_files_are_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surface, "_KEPT", 2)
+    (folder / "making-0").mkdir(parents=True)
+    os.chmod(folder, 0o700)
+    os.utime(folder / "making-0", (0, 0))
+    for name in ("a", "b", "c", "d"):
+        surface._make(name)
+    assert len(list(folder.iterdir())) == 4
+    assert surface._saved(surface._key("d")) is not None
+
+
+def test_functions_of_other_plugins_have_files_of_their_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = surface._key("ldp")
+    loaded = Registry.load()
+    monkeypatch.setattr(surface, "registered", lambda: loaded)
+    assert surface._key("ldp") == shipped
+    loaded.mechanisms["mine"] = loaded.mechanisms["krr"]
+    loaded.constructors["mine"] = loaded.constructors["krr"].replace("ldp.krr", "ldp.mine")
+    assert surface._key("ldp") != shipped
+    with ldpsql.connect() as con:
+        assert con.execute("SELECT (ldp.mine(1, ['a', 'b'])).epsilon").fetchall() == [("1",)]
+    monkeypatch.undo()
+    with ldpsql.connect() as con, pytest.raises(duckdb.Error, match="mine"):
+        con.execute("SELECT ldp.mine(1, ['a', 'b'])")
+
+
+def test_attaching_again_renews_macros_and_keeps_the_users(folder: Path) -> None:
+    with ldpsql.connect() as con:
+        con.execute("CREATE MACRO ldp.city() AS ldp.krr(1, ['a', 'b']); CREATE OR REPLACE MACRO ldp.perturb(x, m) AS x")
+        con.execute("DROP MACRO TABLE ldp.mechanisms; SELECT ldp.declare('item', ldp.city())").fetchall()
+        ldpsql.attach(con)
+        con.execute("CREATE TABLE r AS SELECT ldp.perturb('a', ldp.declared('item')) AS x FROM range(100)")
+        assert con.execute("SELECT count(DISTINCT x) FROM r").fetchall() == [(2,)]
+        assert con.execute("SELECT count(*) > 10 FROM ldp.mechanisms()").fetchall() == [(True,)]
+
+
+def test_to_connect_needs_no_package_but_duckdb_and_numpy(folder: Path) -> None:
+    functions()
+    slow = ["pyarrow", "polars", "pandas", "sqlglot", "typer", "pydantic", "scipy", "rich"]
+    process = fresh(f"""
+import sys, ldpsql
+con = ldpsql.connect()
+print([module for module in {slow} if module in sys.modules])
+print(con.execute({DRAWN!r}).fetchall())
+""")
+    assert process.stdout.startswith("[]\n[("), process.stderr
+
+
+@pytest.mark.slow
+def test_several_processes_make_the_files_at_the_same_time(folder: Path) -> None:
+    program = f"import ldpsql; assert ldpsql.connect().execute({DRAWN!r}).fetchall()"
+    running = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(4)]
+    assert [process.wait(120) for process in running] == [0] * 4
+    assert surface._saved(surface._key("ldp")) is not None
+    assert not list(folder.glob("making-*"))
+
+
+def test_a_fork_and_threads_call_functions_that_are_not_imported_yet(folder: Path) -> None:
+    program = f"""
+import os, threading, ldpsql
+con = ldpsql.connect()
+if not (child := os.fork()):
+    os._exit(len(con.execute({DRAWN!r}).fetchall()) - 1)
+assert os.waitpid(child, 0)[1] == 0
+found = []
+work = lambda: found.append(con.cursor().execute({DRAWN!r}).fetchall())
+threads = [threading.Thread(target=work) for _ in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert len(found) == 4, found
+"""
+    process = fresh(program)
+    assert process.returncode == 0, process.stderr
