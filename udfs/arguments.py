@@ -16,6 +16,7 @@ from ldpsql.functions import (
     guarded,
     hookimpl,
     named_place,
+    pattern_of,
     plain,
     read_mechanism,
     values_of,
@@ -55,10 +56,21 @@ def column_values(handles: pa.ChunkedArray, names: pa.ChunkedArray) -> pa.Array:
     return pa.array(lists, pa.list_(pa.string()))
 
 
+@guarded
+def place(tables: pa.ChunkedArray) -> pa.Array:
+    """Return what ``query_table`` takes for each table: the pattern of the Parquet files in a folder; any other name as it is.
+
+    Only a path with a separator is looked up, so a folder never hides a table.
+    """
+    names = plain(tables).to_pylist()
+    return pa.array([pattern_of(name) if name is not None and "/" in name else name for name in names], pa.string())
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer the macros with which all others read a mechanism."""
     return [
+        Scalar("__ldp_place", place, "VARCHAR"),
         Scalar("__ldp_mechanism_values", values, "VARCHAR"),
         Scalar("__ldp_mechanism_type", struct_type, "VARCHAR"),
         Scalar("__ldp_values", domain_values, "VARCHAR[]"),
