@@ -17,6 +17,23 @@ from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
 from ldpsql.domains.written import check_listed, check_written
 from ldpsql.engine.aggregates import Aggregate, aggregates
+from ldpsql.engine.arguments import (
+    Booleans,
+    Column,
+    Doubles,
+    Handles,
+    Lists,
+    Options,
+    Settings,
+    Structs,
+    Takes,
+    TextLists,
+    Texts,
+    WholeLists,
+    Wholes,
+    lists_of,
+    structs_with,
+)
 from ldpsql.engine.forms import counted_by_form, drawn_by_form, shown_by_form
 from ldpsql.engine.functions import (
     Macros,
@@ -44,7 +61,7 @@ from ldpsql.engine.measured import all_measured, measured, number_structs
 from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
-from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType, of_column
+from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
 from ldpsql.estimates import distances
 from ldpsql.estimates.bootstrap import (
     OF_PLACES,
@@ -89,7 +106,6 @@ from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.mechanisms.spec import Spec, sql_literal
 from ldpsql.pairs.densities import estimate_densities
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
-from ldpsql.places import pattern_of
 from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.quoting import fields_of, quoted, text_literal
@@ -146,17 +162,21 @@ __all__ = [
     "Aggregate",
     "AnalyticAudit",
     "BadCounts",
+    "Booleans",
     "CertifiedMechanism",
+    "Column",
     "Columns",
     "Contrast",
     "Diagnosis",
     "Difference",
+    "Doubles",
     "Drawn",
     "Estimate",
     "Estimates",
     "Finding",
     "Functional",
     "GroupedCounts",
+    "Handles",
     "HeavyHitter",
     "HeavyHitters",
     "Independence",
@@ -164,6 +184,7 @@ __all__ = [
     "InvalidSpec",
     "KeyUnusable",
     "Line",
+    "Lists",
     "Macros",
     "Margin",
     "Mean",
@@ -173,6 +194,7 @@ __all__ = [
     "NotReleased",
     "Object",
     "OfColumn",
+    "Options",
     "OutsideDomain",
     "Perturbed",
     "PlannedTable",
@@ -188,6 +210,7 @@ __all__ = [
     "Repeated",
     "Scalar",
     "SetDiagnosis",
+    "Settings",
     "Share",
     "Shuffled",
     "SimulatedError",
@@ -195,11 +218,17 @@ __all__ = [
     "SomeColumns",
     "Spec",
     "Step",
+    "Structs",
     "Summary",
+    "Takes",
+    "TextLists",
+    "Texts",
     "ToColumn",
     "Top",
     "Variance",
     "VarianceOf",
+    "WholeLists",
+    "Wholes",
     "WrongType",
     "aggregates",
     "aligned",
@@ -261,6 +290,7 @@ __all__ = [
     "likelihoods",
     "lint_objects",
     "listed",
+    "lists_of",
     "measured",
     "mechanism_at",
     "metric_named",
@@ -270,12 +300,10 @@ __all__ = [
     "number_structs",
     "numbers",
     "octets",
-    "of_column",
     "of_symbols",
     "once_a_run",
     "one_thread",
     "parts",
-    "pattern_of",
     "plain",
     "plan_tables",
     "quoted",
@@ -301,6 +329,7 @@ __all__ = [
     "struct_fields",
     "struct_text",
     "struct_type",
+    "structs_with",
     "text_literal",
     "too_many_reports",
     "tops",

@@ -12,9 +12,13 @@ import pyarrow as pa
 
 from ldpsql.functions import (
     MECHANISMS,
+    Column,
+    Doubles,
+    Handles,
     Macros,
     Scalar,
     Shuffled,
+    Wholes,
     audit,
     guarded,
     hookimpl,
@@ -30,13 +34,13 @@ _CELL = "STRUCT(value INTEGER, report INTEGER, report_text VARCHAR, exact VARCHA
 
 
 @guarded
-def analytic(handles: pa.ChunkedArray) -> pa.Array:
+def analytic(handles: Handles) -> pa.Array:
     """Return the analytic audit of each mechanism."""
     return pa.array([asdict(audit.analytic(MECHANISMS.thing(handle))) for handle in plain(handles).to_pylist()])
 
 
 @guarded
-def channel(handles: pa.ChunkedArray) -> pa.Array:
+def channel(handles: Handles) -> pa.Array:
     """Return the cells of each channel: positions counted from 1, the report as text, the exact and the rounded probability."""
     return pa.array([_cells(MECHANISMS.thing(handle)) for handle in plain(handles).to_pylist()])
 
@@ -56,19 +60,19 @@ def _cells(mechanism: Mechanism) -> list[dict[str, Any]]:
 
 
 @guarded
-def mutual_information(handles: pa.ChunkedArray, priors: pa.ChunkedArray) -> pa.Array:
+def mutual_information(handles: Handles, priors: Column) -> pa.Array:
     """Return the mutual information of value and report under each prior, in nats."""
     return pa.array(_over(information.mutual_information, handles, priors), pa.float64())
 
 
 @guarded
-def entropies(handles: pa.ChunkedArray, priors: pa.ChunkedArray) -> pa.Array:
+def entropies(handles: Handles, priors: Column) -> pa.Array:
     """Return the entropies of the value before and after its report under each prior."""
     return pa.array(_over(lambda *asked: asdict(information.entropies(*asked)), handles, priors))
 
 
 @guarded
-def repeated_error(handles: pa.ChunkedArray, reports: pa.ChunkedArray) -> pa.Array:
+def repeated_error(handles: Handles, reports: Doubles) -> pa.Array:
     """Return how surely each number of reports of one value identifies it."""
     rows = zip(plain(handles).to_pylist(), plain(reports).to_pylist(), strict=True)
     return pa.array([_repeated(*row) for row in rows])
@@ -81,13 +85,13 @@ def _repeated(handle: int, reports: float | None) -> dict[str, float]:
 
 
 @guarded
-def average_distortion(handles: pa.ChunkedArray, priors: pa.ChunkedArray) -> pa.Array:
+def average_distortion(handles: Handles, priors: Column) -> pa.Array:
     """Return the mean distance from value to report under each prior."""
     return pa.array(_over(information.average_distortion, handles, priors), pa.float64())
 
 
 @guarded
-def rate_distortion(handles: pa.ChunkedArray, priors: pa.ChunkedArray, betas: pa.ChunkedArray) -> pa.Array:
+def rate_distortion(handles: Handles, priors: Column, betas: Doubles) -> pa.Array:
     """Return mutual information, distortion, and a lower bound on the information for that distortion."""
     slopes = iter(plain(betas).to_pylist())
 
@@ -98,7 +102,7 @@ def rate_distortion(handles: pa.ChunkedArray, priors: pa.ChunkedArray, betas: pa
 
 
 @guarded
-def shuffling(handles: pa.ChunkedArray, reports: pa.ChunkedArray, deltas: pa.ChunkedArray) -> pa.Array:
+def shuffling(handles: Handles, reports: Wholes, deltas: Doubles) -> pa.Array:
     """Return the central privacy of the shuffled reports of each mechanism."""
     rows = zip(*(plain(column).to_pylist() for column in (handles, reports, deltas)), strict=True)
     return pa.array([_central(*row) for row in rows])
@@ -111,7 +115,7 @@ def _central(handle: int, reports: int | None, delta: float | None) -> dict[str,
     return asdict(shuffled(MECHANISMS.thing(handle), reports=reports, delta=delta))
 
 
-def _over(measure: Callable[[Mechanism, np.ndarray], Any], handles: pa.ChunkedArray, priors: pa.ChunkedArray) -> list[Any]:
+def _over(measure: Callable[[Mechanism, np.ndarray], Any], handles: Handles, priors: Column) -> list[Any]:
     rows = zip(plain(handles).to_pylist(), plain(priors), strict=True)
     return [measure(MECHANISMS.thing(handle), _numbers(prior)) for handle, prior in rows]
 

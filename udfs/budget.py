@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from ldpsql.functions import GIVE_LEDGER, GUARDS, Macros, NotReleased, Scalar, guarded, hookimpl, plain
+from ldpsql.functions import GIVE_LEDGER, GUARDS, Macros, NotReleased, Scalar, Wholes, guarded, hookimpl, plain
 
 _BALANCE = (
     "STRUCT(unit VARCHAR, dataset VARCHAR, part VARCHAR, column_group VARCHAR, currency VARCHAR, people BIGINT, "
@@ -15,7 +15,7 @@ _BALANCE = (
 
 
 @guarded
-def budget(guards: pa.ChunkedArray) -> pa.Array:
+def budget(guards: Wholes) -> pa.Array:
     """Return the balances of the ledger."""
     return pa.array([_balances(number) for number in plain(guards).to_pylist()])
 

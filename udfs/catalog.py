@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ldpsql.functions import MECHANISMS, Macros, Scalar, Spec, document_text, fingerprint, guarded, hookimpl, plain, registry
+from ldpsql.functions import (
+    MECHANISMS,
+    Handles,
+    Macros,
+    Scalar,
+    Spec,
+    Texts,
+    document_text,
+    fingerprint,
+    guarded,
+    hookimpl,
+    plain,
+    registry,
+)
 from ldpsql.mechanisms import certify
 
 _ENTRY = "STRUCT(name VARCHAR, signature VARCHAR, summary VARCHAR, plugin VARCHAR)[]"
@@ -15,13 +28,13 @@ _DESCRIPTION = (
 
 
 @guarded
-def catalog(kinds: pa.ChunkedArray) -> pa.Array:
+def catalog(kinds: Texts) -> pa.Array:
     """Return the mechanisms or the estimators of the registry."""
     specs: dict[str, list[type[Spec]]] = {
         "mechanisms": list(registry().mechanisms.values()),
         "estimators": list(registry().estimators.values()),
     }
-    return pa.array([[_entry(spec) for spec in specs[kind]] for kind in plain(kinds).to_pylist()])
+    return pa.array([[_entry(spec) for spec in specs.get(kind, ())] for kind in plain(kinds).to_pylist()])
 
 
 def _entry(spec: type[Spec]) -> dict[str, str]:
@@ -34,7 +47,7 @@ def _entry(spec: type[Spec]) -> dict[str, str]:
 
 
 @guarded
-def describe(handles: pa.ChunkedArray) -> pa.Array:
+def describe(handles: Handles) -> pa.Array:
     """Return name, claim, realised epsilon, the exact largest ratio, size, structure and fingerprint of each mechanism."""
     out = []
     for handle in plain(handles).to_pylist():
@@ -56,7 +69,7 @@ def describe(handles: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
-def document(handles: pa.ChunkedArray) -> pa.Array:
+def document(handles: Handles) -> pa.Array:
     """Return each mechanism as a document, in JSON."""
     return pa.array([document_text(MECHANISMS.thing(handle)) for handle in plain(handles).to_pylist()], pa.string())
 

@@ -8,8 +8,11 @@ import pyarrow as pa
 
 from ldpsql.functions import (
     DECLARATIONS,
+    Column,
     Macros,
     Scalar,
+    Settings,
+    Wholes,
     as_struct,
     check_drawn,
     fingerprint,
@@ -25,9 +28,7 @@ _ROW = 'STRUCT("name" VARCHAR, mechanism VARCHAR, "values" BIGINT, realised_epsi
 
 
 @guarded
-def declare(
-    names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, replace: pa.ChunkedArray, catalogs: pa.ChunkedArray
-) -> pa.Array:
+def declare(names: Settings, mechanisms: Column, replace: Settings, catalogs: Wholes) -> pa.Array:
     """Store each mechanism under its name, and return its fingerprint."""
     out = []
     others = zip(*(plain(column).to_pylist() for column in (names, replace, catalogs)), strict=True)
@@ -39,25 +40,25 @@ def declare(
 
 
 @guarded
-def declared_values(names: pa.ChunkedArray, catalogs: pa.ChunkedArray) -> pa.Array:
+def declared_values(names: Settings, catalogs: Wholes) -> pa.Array:
     """Return the values of the STRUCT of each declared mechanism, as JSON."""
     return _part(names, catalogs, 0)
 
 
 @guarded
-def declared_type(names: pa.ChunkedArray, catalogs: pa.ChunkedArray) -> pa.Array:
+def declared_type(names: Settings, catalogs: Wholes) -> pa.Array:
     """Return the type of the STRUCT of each declared mechanism, as JSON."""
     return _part(names, catalogs, 1)
 
 
-def _part(names: pa.ChunkedArray, catalogs: pa.ChunkedArray, place: int) -> pa.Array:
+def _part(names: Settings, catalogs: Wholes, place: int) -> pa.Array:
     rows = zip(plain(names).to_pylist(), plain(catalogs).to_pylist(), strict=True)
     with names_withheld():  # a name may come from a column
         return pa.array([as_struct(DECLARATIONS.declared(catalog, name))[place] for name, catalog in rows], pa.string())
 
 
 @guarded
-def declarations(catalogs: pa.ChunkedArray) -> pa.Array:
+def declarations(catalogs: Wholes) -> pa.Array:
     """Return the declared mechanisms of each catalog."""
     return pa.array([_declarations(catalog) for catalog in plain(catalogs).to_pylist()])
 

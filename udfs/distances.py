@@ -9,9 +9,13 @@ import pyarrow as pa
 
 from ldpsql.functions import (
     MECHANISMS,
+    Column,
     Line,
     Macros,
     Scalar,
+    Settings,
+    Texts,
+    Wholes,
     check_ordered,
     distances,
     family,
@@ -31,9 +35,9 @@ _PLAIN = {
 
 
 @guarded
-def distance(names: pa.ChunkedArray, ps: pa.ChunkedArray, qs: pa.ChunkedArray, *arguments: pa.ChunkedArray) -> pa.Array:
+def distance(names: Texts, ps: Column, qs: Column, handles: Wholes | None = None, powers: Settings | None = None) -> pa.Array:
     """Return the distance of each pair; NULL if one of the two is NULL."""
-    columns = [plain(argument).to_pylist() for argument in arguments]
+    columns = [[None] * len(names) if column is None else plain(column).to_pylist() for column in (handles, powers)]
     rows = enumerate(zip(plain(names).to_pylist(), plain(ps), plain(qs), strict=True))
     return pa.array([_distance(name, p, q, [column[row] for column in columns]) for row, (name, p, q) in rows], pa.float64())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +15,21 @@ from ldpsql.functions import (
     MECHANISMS,
     PLANS,
     Aggregate,
+    Column,
     Diagnosis,
     Estimate,
     Estimates,
     GroupedCounts,
+    Handles,
+    Lists,
     Macros,
+    Options,
     Registry,
     Scalar,
+    Takes,
+    TextLists,
+    Texts,
+    Wholes,
     aggregates,
     arrow_fields,
     check_files,
@@ -36,6 +44,7 @@ from ldpsql.functions import (
     guarded,
     hookimpl,
     listed,
+    lists_of,
     numbers,
     octets,
     once_a_run,
@@ -46,6 +55,7 @@ from ldpsql.functions import (
     sql_literal,
     struct_fields,
     struct_text,
+    structs_with,
     too_many_reports,
     with_prior,
     without_impossible,
@@ -61,9 +71,12 @@ _ROWS = "STRUCT(value VARCHAR, estimate DOUBLE, std_error DOUBLE, low DOUBLE, hi
 _UNKNOWN = {"reports": 0, "status": "no reports", "remedy": "none of these can be a report of this mechanism"}
 _DIAGNOSIS = f"STRUCT({struct_fields(Diagnosis)}, identified STRUCT(value VARCHAR, low DOUBLE, high DOUBLE)[])"
 
+_Comments = Annotated[Column, Takes("a list of comments", lists_of(structs_with("path", "comment")))]
+_Places = Annotated[Column, Takes("a table", structs_with("name", "place", "columns"))]
+
 
 @guarded
-def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, options: pa.ChunkedArray) -> pa.Array:
+def plan_handle(names: Texts, mechanisms: Handles, options: Options) -> pa.Array:
     """Return the handle of each pair of mechanism and estimator."""
     rows = pa.StructArray.from_arrays([plain(names), plain(mechanisms), plain(options)], ["name", "mechanism", "options"])
     return pa.array(numbers(rows, lambda row: _plan(*(row[i].as_py() for i in range(3)))), pa.int64())
@@ -77,7 +90,7 @@ def _plan(name: str | None, handle: int, options: dict[str, object] | None) -> i
     return PLANS.number((mechanism, estimator))
 
 
-def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[tuple[np.ndarray, Estimates]]:
+def _estimates(histograms: Column, plans: Handles) -> Iterator[tuple[np.ndarray, Estimates]]:
     """Estimate all groups that hold reports, plan by plan; yield the rows of the groups and their estimates."""
     for handle, counts in counts_of(histograms, plans):
         source, estimator = PLANS.thing(handle)
@@ -86,16 +99,14 @@ def _estimates(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> Iterator[
 
 @guarded
 @once_a_run
-def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
+def estimate(histograms: Column, plans: Handles) -> pa.Array:
     """Return the list of (value as text, estimate, std_error, low, high) of each group; NULL if the group is empty."""
     return _listed(_estimates(histograms, plans), len(histograms))
 
 
 @guarded
 @one_thread
-def estimate_in_runs(
-    histograms: pa.ChunkedArray, plans: pa.ChunkedArray, runs: pa.ChunkedArray, priors: pa.ChunkedArray
-) -> pa.Array:
+def estimate_in_runs(histograms: Column, plans: Handles, runs: Wholes, priors: Options) -> pa.Array:
     """Return the estimates of groups by one plan, with the priors of their runs if they have any, and what each borrowed."""
     run, learned = plain(runs).fill_null(0), plain(priors)
     first = dict(zip(*np.unique(run.to_numpy(), return_index=True), strict=True))
@@ -124,7 +135,7 @@ def _listed(estimates: Iterator[tuple[np.ndarray, Estimates]], count: int) -> pa
 
 @guarded
 @once_a_run
-def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
+def diagnose(histograms: Column, plans: Handles) -> pa.Array:
     """Return the diagnosis of each group, with the range of every share among all maxima; NULL if the group is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)
     for handle, counts in counts_of(histograms, plans):
@@ -148,7 +159,7 @@ def _diagnosed(one: Estimate, impossible: int) -> dict[str, object]:
 
 
 @guarded
-def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
+def merge(keys: Lists, numbers: Lists) -> pa.Array:
     """Return the positions of the distinct reports of each group of counts, and the sums of their numbers."""
     rows = zip(plain(keys), plain(numbers), strict=True)
     merged = [
@@ -159,13 +170,13 @@ def merge(keys: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
-def octets_of_sets(reports: pa.ChunkedArray) -> pa.Array:
+def octets_of_sets(reports: Lists) -> pa.Array:
     """Return reports that are sets as bytes, which DuckDB counts in a quarter of the memory that lists take."""
     return octets(plain(reports))
 
 
 @guarded
-def drawn_by(names: pa.ChunkedArray, places: pa.ChunkedArray, columns: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def drawn_by(names: Texts, places: TextLists, columns: _Comments, handles: Handles) -> pa.Array:
     """Return whether a comment says which mechanism drew the reports of a column.
 
     Raises:
@@ -183,7 +194,7 @@ def _drawn_by(name: str, place: list[str], columns: list[dict[str, Any]] | None,
 
 
 @guarded
-def agreed(places: pa.ChunkedArray, columns: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def agreed(places: _Places, columns: Texts, handles: Handles) -> pa.Array:
     """Return true for each group of the reports of one place.
 
     Raises:
@@ -220,14 +231,14 @@ def _compare(place: dict[str, Any], column: str, mechanism: Mechanism) -> None:
 
 
 @guarded
-def many_reports(handles: pa.ChunkedArray, reports: pa.ChunkedArray) -> pa.Array:
+def many_reports(handles: Handles, reports: Wholes) -> pa.Array:
     """Return whether there are certainly more reports than can be read."""
     rows = zip(plain(handles).to_pylist(), plain(reports).to_pylist(), strict=True)
     return pa.array([too_many_reports(MECHANISMS.thing(handle), number) for handle, number in rows], pa.bool_())
 
 
 @guarded
-def few_reports(handles: pa.ChunkedArray, reports: pa.ChunkedArray) -> pa.Array:
+def few_reports(handles: Handles, reports: Wholes) -> pa.Array:
     """Return true for each row, after a check that the reports can be read.
 
     Raises:

@@ -10,9 +10,12 @@ from ldpsql.functions import (
     MECHANISMS,
     SEARCHES,
     Aggregate,
+    Column,
+    Handles,
     HeavyHitter,
     HeavyHitters,
     Macros,
+    Options,
     Scalar,
     aggregates,
     arrow_fields,
@@ -30,7 +33,7 @@ from ldpsql.functions import (
 
 
 @guarded
-def search_handle(mechanisms: pa.ChunkedArray, options: pa.ChunkedArray) -> pa.Array:
+def search_handle(mechanisms: Handles, options: Options) -> pa.Array:
     """Return the handle of each pair of a mechanism and the options of a search."""
     rows = zip(plain(mechanisms).to_pylist(), plain(options).to_pylist(), strict=True)
     return pa.array([_search(handle, chosen) for handle, chosen in rows], pa.int64())
@@ -43,7 +46,7 @@ def _search(handle: int, options: dict[str, object]) -> int:
 
 @guarded
 @once_a_run
-def frequent(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def frequent(histograms: Column, handles: Handles) -> pa.Array:
     """Return for each group its most frequent strings; NULL if it is empty."""
     out: list[list[dict[str, object]] | None] = [None] * len(histograms)
     for handle, counts in counts_of(histograms, handles, lists=True):

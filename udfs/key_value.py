@@ -15,9 +15,12 @@ from ldpsql.functions import (
     PLANS,
     ROW,
     Aggregate,
+    Column,
+    Handles,
     Macros,
     Scalar,
     SetDiagnosis,
+    Texts,
     aggregates,
     arrow_fields,
     counts_of,
@@ -39,7 +42,7 @@ _DENSITY = ("key", "value", "share")
 
 
 @guarded
-def plan_handle(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray, confidences: pa.ChunkedArray) -> pa.Array:
+def plan_handle(names: Texts, mechanisms: Handles, confidences: Texts) -> pa.Array:
     """Return the handle of each pair of mechanism and estimator; 'unbiased' counts as an estimator."""
     rows = zip(plain(names).to_pylist(), plain(mechanisms).to_pylist(), plain(confidences).to_pylist(), strict=True)
     return pa.array([_plan(name, handle, confidence) for name, handle, confidence in rows], pa.int64())
@@ -50,9 +53,7 @@ def _plan(name: str, handle: int, confidence: str | None) -> int:
     return PLANS.number((MECHANISMS.thing(handle), estimator))
 
 
-def _counted(
-    histograms: pa.ChunkedArray, plans: pa.ChunkedArray
-) -> Iterator[tuple[np.ndarray, Mechanism, Estimator, Likelihood]]:
+def _counted(histograms: Column, plans: Handles) -> Iterator[tuple[np.ndarray, Mechanism, Estimator, Likelihood]]:
     """Yield the rows of groups that hold reports, with their mechanism, estimator and likelihood."""
     for handle, counts in counts_of(histograms, plans):
         source, estimator = PLANS.thing(handle)
@@ -64,7 +65,7 @@ def _counted(
 
 @guarded
 @once_a_run
-def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
+def estimate(histograms: Column, plans: Handles) -> pa.Array:
     """Return the list of keys as text, frequencies and means of each group; NULL if the group is empty."""
     parts = [
         (rows, mechanism.values().listed.written, estimate_key_value(mechanism, likelihood, estimator).rows())
@@ -75,7 +76,7 @@ def estimate(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 
 @guarded
 @once_a_run
-def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
+def diagnose(histograms: Column, plans: Handles) -> pa.Array:
     """Return the diagnosis of each group, with share of dummies and warning; NULL if the group is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)
     for rows, mechanism, estimator, likelihood in _counted(histograms, plans):
@@ -87,7 +88,7 @@ def diagnose(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
 
 @guarded
 @once_a_run
-def density(histograms: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
+def density(histograms: Column, plans: Handles) -> pa.Array:
     """Return each key as text, with centre and share of each of its bins; NULL for an empty group."""
     parts = []
     for rows, mechanism, estimator, likelihood in _counted(histograms, plans):

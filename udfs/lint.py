@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 
 from ldpsql.functions import (
+    Column,
     Finding,
     Macros,
     Object,
     Scalar,
+    Takes,
     guarded,
     hookimpl,
     lint_objects,
+    lists_of,
     plain,
     recorded_tables,
     struct_type,
+    structs_with,
 )
+
+_Objects = Annotated[Column, Takes("the objects of a database", lists_of(structs_with(*Object.__annotations__)))]
+_Tables = Annotated[Column, Takes("the tables of a database", lists_of(structs_with("path", "columns")))]
 
 
 @guarded
-def lint(objects: pa.ChunkedArray, tables: pa.ChunkedArray) -> pa.Array:
+def lint(objects: _Objects, tables: _Tables) -> pa.Array:
     """Return the findings about the views and macros of a database."""
     rows = zip(plain(objects).to_pylist(), plain(tables).to_pylist(), strict=True)
     return pa.array([_findings(listed or [], recorded or []) for listed, recorded in rows])

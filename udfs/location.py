@@ -7,18 +7,32 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.functions import GRIDS, Macros, Region, Scalar, WrongType, guarded, hookimpl, plain, sql_cells
+from ldpsql.functions import (
+    GRIDS,
+    Column,
+    Handles,
+    Macros,
+    Options,
+    Region,
+    Scalar,
+    Settings,
+    WrongType,
+    guarded,
+    hookimpl,
+    plain,
+    sql_cells,
+)
 from ldpsql.mechanisms import InvalidParameter
 
 
 @guarded
-def grid_handle(grids: pa.ChunkedArray) -> pa.Array:
+def grid_handle(grids: Options) -> pa.Array:
     """Return the handle of each grid, a STRUCT that ``ldp.grid`` makes."""
     return pa.array([GRIDS.number(Region.read(grid)) for grid in plain(grids).to_pylist()], pa.int64())
 
 
 @guarded
-def cell(lon: pa.ChunkedArray, lat: pa.ChunkedArray, grids: pa.ChunkedArray, outside: pa.ChunkedArray) -> pa.Array:
+def cell(lon: Column, lat: Column, grids: Handles, outside: Settings) -> pa.Array:
     """Return the cell of each point; NULL if longitude or latitude is NULL."""
     lon, lat = plain(lon), plain(lat)
     valid = lon.is_valid().to_numpy(zero_copy_only=False) & lat.is_valid().to_numpy(zero_copy_only=False)
@@ -37,7 +51,7 @@ def _is_nearest(rule: Any) -> bool:
 
 
 @guarded
-def cell_centre(cells: pa.ChunkedArray, grids: pa.ChunkedArray) -> pa.Array:
+def cell_centre(cells: Column, grids: Handles) -> pa.Array:
     """Return the centre of each cell; NULL for NULL.
 
     Raises:

@@ -13,7 +13,9 @@ from ldpsql.functions import (
     MECHANISMS,
     PLANS,
     Aggregate,
+    Column,
     Functional,
+    Handles,
     Macros,
     Mean,
     MeanOf,
@@ -28,7 +30,9 @@ from ldpsql.functions import (
     RectangleShares,
     Repeated,
     Scalar,
+    Settings,
     SomeColumns,
+    Texts,
     Variance,
     VarianceOf,
     aggregates,
@@ -57,9 +61,7 @@ _ROW = ", ".join(f"{name} DOUBLE" for name in FIELDS)
 
 
 @guarded
-def functional_handle(
-    names: pa.ChunkedArray, plans: pa.ChunkedArray, ofs: pa.ChunkedArray, givens: pa.ChunkedArray, *arguments: pa.ChunkedArray
-) -> pa.Array:
+def functional_handle(names: Texts, plans: Handles, ofs: Column, givens: Column, *arguments: Column) -> pa.Array:
     """Return the handle of each functional under a plan, with its column of a table, its condition and its arguments."""
     out, columns, of_columns, conditions = [], [plain(argument) for argument in arguments], plain(ofs), plain(givens)
     for row, (name, handle) in enumerate(zip(plain(names).to_pylist(), plain(plans).to_pylist(), strict=True)):
@@ -160,7 +162,7 @@ def _items(column: pa.Scalar, what: str, example: str) -> list[pa.Scalar]:
 
 
 @guarded
-def column_type(handles: pa.ChunkedArray, ofs: pa.ChunkedArray) -> pa.Array:
+def column_type(handles: Handles, ofs: Settings) -> pa.Array:
     """Return the type of a named column of each mechanism, as from_json reads it."""
     rows = zip(plain(handles).to_pylist(), plain(ofs), strict=True)
     return pa.array([domain_type(_named(values_of(MECHANISMS.thing(handle)), of)) for handle, of in rows], pa.string())
@@ -174,28 +176,28 @@ def _named(values: Domain, of: pa.Scalar) -> Domain:
 
 @guarded
 @once_a_run
-def measure(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def measure(histograms: Column, handles: Handles) -> pa.Array:
     """Return (estimate, std_error, low, high) of the functional of each group; NULL if it is empty."""
     return measured(histograms, handles, MEASURES.thing, FIELDS)
 
 
 @guarded
 @once_a_run
-def measure_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def measure_positions(histograms: Column, handles: Handles) -> pa.Array:
     """Return (estimate, std_error, low, high, rounding) of a quantile of each group, as positions in the domain."""
     return measured(histograms, handles, MEASURES.thing, (*FIELDS, "rounding"))
 
 
 @guarded
 @once_a_run
-def measure_all(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def measure_all(histograms: Column, handles: Handles) -> pa.Array:
     """Return for each group a list with (estimate, std_error, low, high) of each number; NULL if the group is empty."""
     return all_measured(histograms, handles, MEASURES.thing, FIELDS)
 
 
 @guarded
 @once_a_run
-def measure_all_positions(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def measure_all_positions(histograms: Column, handles: Handles) -> pa.Array:
     """Return for each group a list with (estimate, std_error, low, high, rounding, q) of each quantile, as positions."""
     return all_measured(histograms, handles, MEASURES.thing, (*FIELDS, "rounding", "q"))
 

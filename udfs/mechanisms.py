@@ -8,10 +8,11 @@ import pyarrow as pa
 
 from ldpsql.functions import (
     MECHANISMS,
+    Column,
     Macros,
     Registry,
     Scalar,
-    changing,
+    Texts,
     check_drawn,
     check_listed,
     check_written,
@@ -28,41 +29,35 @@ from ldpsql.mechanisms import Parts, Product
 
 
 @guarded
-def mechanism_handle(specs: pa.ChunkedArray) -> pa.Array:
+def mechanism_handle(specs: Column) -> pa.Array:
     """Return the handle of each mechanism, from the STRUCT that its constructor returns."""
     return pa.array(numbers(plain(specs), lambda spec: MECHANISMS.number(read_mechanism(spec))), pa.int64())
 
 
 @guarded
-def drawn_handle(specs: pa.ChunkedArray) -> pa.Array:
-    """Return the handle of the mechanism that is to draw new reports; refuse one whose reports are declared permanent.
-
-    A mechanism that changes from row to row is refused before one of them is read.
-    """
-    column = plain(specs)
-    if len(column) > 1 and not column.slice(1).equals(column.slice(0, len(column) - 1)):
-        raise changing()
-    return pa.array(numbers(column, lambda spec: MECHANISMS.number(read_mechanism(check_drawn(spec)))), pa.int64())
+def drawn_handle(specs: Column) -> pa.Array:
+    """Return the handle of each mechanism that is to draw new reports; refuse one whose reports are declared permanent."""
+    return pa.array(numbers(plain(specs), lambda spec: MECHANISMS.number(read_mechanism(check_drawn(spec)))), pa.int64())
 
 
 @guarded
-def row_values(columns: pa.ChunkedArray) -> pa.Array:
+def row_values(columns: Column) -> pa.Array:
     """Return the type of the rows of each struct of mechanisms, as from_json reads it."""
     return _of_parts(columns, values_type)
 
 
 @guarded
-def row_reports(columns: pa.ChunkedArray) -> pa.Array:
+def row_reports(columns: Column) -> pa.Array:
     """Return the type of the reports of each struct of mechanisms, as from_json reads it."""
     return _of_parts(columns, reports_type)
 
 
-def _of_parts(columns: pa.ChunkedArray, kind: Callable[[Parts | Product], str]) -> pa.Array:
+def _of_parts(columns: Column, kind: Callable[[Parts | Product], str]) -> pa.Array:
     return pa.array([kind(read_parts(spec)) for spec in plain(columns)], pa.string())
 
 
 @guarded
-def written(expressions: pa.ChunkedArray) -> pa.Array:
+def written(expressions: Texts) -> pa.Array:
     """Return a pattern that matches anything, if none of the lists that the SQL computes is too long for a domain."""
     texts = plain(expressions).to_pylist()
     for text in texts:
@@ -71,7 +66,7 @@ def written(expressions: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
-def listed(names: pa.ChunkedArray, kinds: pa.ChunkedArray) -> pa.Array:
+def listed(names: Texts, kinds: Texts) -> pa.Array:
     """Return a pattern that matches anything, if parameters of these types can be lists."""
     for name, kind in zip(plain(names).to_pylist(), plain(kinds).to_pylist(), strict=True):
         check_listed(name, kind)

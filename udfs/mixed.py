@@ -14,6 +14,8 @@ from ldpsql.functions import (
     MIXTURES,
     PLANS,
     Aggregate,
+    Column,
+    Handles,
     InvalidSpec,
     Macros,
     Mixed,
@@ -21,6 +23,8 @@ from ldpsql.functions import (
     Perturbed,
     Repeated,
     Scalar,
+    Settings,
+    Texts,
     aggregates,
     check_drawn,
     guarded,
@@ -37,32 +41,30 @@ _FORM = "write MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, or {'a': l
 
 
 @guarded
-def mixture_handle(mechanisms: pa.ChunkedArray) -> pa.Array:
+def mixture_handle(mechanisms: Column) -> pa.Array:
     """Return the handle of each map from level to mechanism."""
     return pa.array(numbers(plain(mechanisms), lambda levels: MIXTURES.number(_mixed(levels))), pa.int64())
 
 
 @guarded
-def drawn_mixture(mechanisms: pa.ChunkedArray) -> pa.Array:
+def drawn_mixture(mechanisms: Column) -> pa.Array:
     """Return the handle of each map whose mechanisms are to draw new reports."""
     return pa.array(numbers(plain(mechanisms), lambda levels: MIXTURES.number(_mixed(check_drawn(levels)))), pa.int64())
 
 
 @guarded
-def mixed_plan(names: pa.ChunkedArray, handles: pa.ChunkedArray, confidences: pa.ChunkedArray) -> pa.Array:
+def mixed_plan(names: Texts, handles: Handles, confidences: Settings) -> pa.Array:
     """Return the handle of each estimator with a map from level to mechanism."""
     return _plans(names, handles, confidences, MIXTURES.thing)
 
 
 @guarded
-def repeated_plan(names: pa.ChunkedArray, handles: pa.ChunkedArray, confidences: pa.ChunkedArray) -> pa.Array:
+def repeated_plan(names: Texts, handles: Handles, confidences: Settings) -> pa.Array:
     """Return the handle of each estimator with a mechanism that draws several reports of a value."""
     return _plans(names, handles, confidences, lambda handle: Repeated(Perturbed(MECHANISMS.thing(handle))))
 
 
-def _plans(
-    names: pa.ChunkedArray, handles: pa.ChunkedArray, confidences: pa.ChunkedArray, source: Callable[[int], Mixed | Repeated]
-) -> pa.Array:
+def _plans(names: Texts, handles: Handles, confidences: Settings, source: Callable[[int], Mixed | Repeated]) -> pa.Array:
     """Return the handle of each estimator, with the probability of its intervals if there is one, and what drew the reports."""
     plans = []
     for name, handle, confidence in zip(*(plain(column).to_pylist() for column in (names, handles, confidences)), strict=True):
@@ -85,7 +87,7 @@ def _mixed(by_level: pa.Scalar) -> Mixed:
 
 
 @guarded
-def level_handle(levels: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def level_handle(levels: Column, handles: Handles) -> pa.Array:
     """Return for each row the handle of the mechanism of its level."""
     column, by_row = plain(levels), plain(handles).to_numpy(zero_copy_only=False)
     if not len(by_row):

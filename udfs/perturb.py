@@ -11,10 +11,13 @@ import pyarrow as pa
 from ldpsql.functions import (
     STATEMENTS,
     CertifiedMechanism,
-    InternalError,
+    Column,
+    Handles,
     Macros,
     Scalar,
+    Texts,
     ToColumn,
+    Wholes,
     changing,
     drawing,
     drawn_by_form,
@@ -23,14 +26,14 @@ from ldpsql.functions import (
     hookimpl,
     plain,
 )
-from ldpsql.mechanisms import NotPrivate, certify
+from ldpsql.mechanisms import InvalidParameter, NotPrivate, certify
 
 
 def drawing_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
     """Return a function that draws one report for each value; ``to_column`` makes a column of type ``kind`` of the draws."""
 
     @guarded
-    def perturb(values: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    def perturb(values: Column, handles: Handles) -> pa.Array:
         return _each(plain(values), plain(handles), to_column, kind)
 
     return perturb
@@ -65,13 +68,13 @@ def _each(column: pa.Array, handles: pa.Array, to_column: ToColumn, kind: pa.Dat
 
 
 @guarded
-def expression(rows: pa.ChunkedArray) -> pa.Array:
+def expression(rows: Column) -> pa.Array:
     """Return a new number, as text: DuckDB calls this once for each expression of a statement, when it binds it."""
     return pa.array([str(STATEMENTS.number())] * len(rows), pa.string())
 
 
 @guarded
-def same(handles: pa.ChunkedArray, expressions: pa.ChunkedArray, transactions: pa.ChunkedArray) -> pa.Array:
+def same(handles: Handles, expressions: Texts, transactions: Wholes) -> pa.Array:
     """Return the handles; refuse them if this expression has more than one handle in the whole statement."""
     column = plain(handles)
     distinct = column.unique()
@@ -83,11 +86,11 @@ def same(handles: pa.ChunkedArray, expressions: pa.ChunkedArray, transactions: p
 
 
 @guarded
-def draws(handles: pa.ChunkedArray, guards: pa.ChunkedArray) -> pa.Array:
+def draws(handles: Handles, guards: Wholes) -> pa.Array:
     """Return the handles with which mechanisms draw on connections with these guards; a guard that is NULL means none."""
     by_row, (guard, *others) = plain(handles).to_numpy(zero_copy_only=False), plain(guards).unique().to_pylist() or [None]
     if others:
-        raise InternalError("a catalog has one guard", "do not call functions whose name starts with __ldp")
+        raise InvalidParameter("a catalog has one guard", "do not call functions whose name starts with __ldp")
     distinct, number = np.unique(by_row, return_inverse=True)
     return pa.array(np.array([draws_handle(int(handle), guard) for handle in distinct], np.int64)[number])
 

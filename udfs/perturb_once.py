@@ -8,10 +8,13 @@ import pyarrow as pa
 
 from ldpsql.functions import (
     GUARDS,
+    Column,
+    Handles,
     KeyUnusable,
     Macros,
     Scalar,
     ToColumn,
+    Wholes,
     drawing_permanent,
     drawn_by_form,
     guarded,
@@ -26,13 +29,13 @@ def permanent_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., p
     """Return a function of permanent reports, one a row; ``to_column`` makes a column of type ``kind`` of the draws."""
 
     @guarded
-    def once(*columns: pa.ChunkedArray) -> pa.Array:
-        return _each(columns, to_column, kind)
+    def once(values: Column, people: Column, names: Column, handles: Handles, guards: Wholes) -> pa.Array:
+        return _each((values, people, names, handles, guards), to_column, kind)
 
     return once
 
 
-def _each(columns: tuple[pa.ChunkedArray, ...], to_column: ToColumn, kind: pa.DataType) -> pa.Array:
+def _each(columns: tuple[Column, ...], to_column: ToColumn, kind: pa.DataType) -> pa.Array:
     values, people, names, handles, guards = map(plain, columns)
     if not len(values):
         return pa.array([], kind)

@@ -11,10 +11,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.functions import (
+    Booleans,
+    Column,
     Drawn,
+    Handles,
+    Lists,
     Macros,
     Scalar,
+    TextLists,
+    Texts,
     ToColumn,
+    WholeLists,
+    Wholes,
     at_once,
     check_columns,
     drawing,
@@ -22,7 +30,6 @@ from ldpsql.functions import (
     fields_of,
     guarded,
     hookimpl,
-    of_column,
     plain,
     random_arrangement,
     random_order,
@@ -30,7 +37,6 @@ from ldpsql.functions import (
 )
 from ldpsql.mechanisms import InvalidParameter, certify
 
-_STRUCT = "write FROM ldp.perturb_rows(people, {city: ldp.krr(...), age: ldp.square_wave(...)})"
 _PART = 1 << 18  # values that a thread draws at a time
 _COLUMNS = 6  # that can be perturbed: the macro has a place for each
 _OWN = "_ldpsql_"  # how the names begin that the macro uses
@@ -49,7 +55,6 @@ _PLACES = {
         COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[{n}])),
         "_ldpsql_places",
         "_ldpsql_counted",
-        struct_keys(ldp._padded(columns))[{n}],
         struct_extract_at(ldp._padded(columns), {n})
     )""",
 }
@@ -59,18 +64,9 @@ def drawing_rows(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Arr
     """Return a function that draws a list of reports for each list of values: one report for each of the places in the list."""
 
     @guarded
-    def perturb_rows(
-        values: pa.ChunkedArray,
-        places: pa.ChunkedArray,
-        counted: pa.ChunkedArray,
-        names: pa.ChunkedArray,
-        handles: pa.ChunkedArray,
-    ) -> pa.Array:
-        further = (plain(column).to_pylist() for column in (counted, names, handles))
-        drawn: list[pa.Array | None] = []
-        for own, order, is_counted, name, handle in zip(_lists(values), _lists(places), *further, strict=True):
-            with of_column(name):
-                drawn.append(None if own is None or order is None else _drawn(own, order, is_counted, handle, to_column))
+    def perturb_rows(values: Lists, places: WholeLists, counted: Booleans, handles: Handles) -> pa.Array:
+        rows = zip(_lists(values), _lists(places), plain(counted).to_pylist(), plain(handles).to_pylist(), strict=True)
+        drawn = [_drawn(*row, to_column) if row[0] is not None and row[1] is not None else None for row in rows]
         return _as_lists(drawn, kind)
 
     return perturb_rows
@@ -96,7 +92,7 @@ def _joined(parts: list[Drawn]) -> Drawn:
     return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
 
-def _lists(column: pa.ChunkedArray) -> list[pa.Array | None]:
+def _lists(column: Column) -> list[pa.Array | None]:
     """Return the values of each list, None for NULL."""
     lists = plain(column)
     if not pa.types.is_list(lists.type):
@@ -116,7 +112,7 @@ def _as_lists(columns: list[pa.Array | None], kind: pa.DataType) -> pa.Array:
 
 
 @guarded
-def there(tables: pa.ChunkedArray, columns: pa.ChunkedArray, kept: pa.ChunkedArray) -> pa.Array:
+def there(tables: Texts, columns: Texts, kept: TextLists) -> pa.Array:
     """Return a pattern that matches anything, if a table has the columns to be perturbed and to be kept.
 
     Args:
@@ -126,8 +122,6 @@ def there(tables: pa.ChunkedArray, columns: pa.ChunkedArray, kept: pa.ChunkedArr
 
     """
     for table, perturbed, names in zip(*(plain(column).to_pylist() for column in (tables, columns, kept)), strict=True):
-        if not perturbed.startswith("STRUCT("):
-            raise InvalidParameter("the mechanisms of columns must be a struct", _STRUCT)
         _check([name.lower() for name in fields_of(table)], [name.lower() for name in fields_of(perturbed)], names)
     return pa.array([".*"] * len(tables), pa.string())
 
@@ -137,7 +131,7 @@ def _check(fields: list[str], perturbed: list[str], kept: list[str | None] | Non
     if "mechanism" in perturbed and "mechanism" not in fields:
         raise InvalidParameter(
             "this is a mechanism, not a struct from columns to mechanisms",
-            _STRUCT,
+            "write FROM ldp.perturb_rows(people, {city: ldp.krr(...), age: ldp.square_wave(...)})",
         )
     check_columns(perturbed, fields)
     if len(perturbed) > _COLUMNS:
@@ -153,7 +147,7 @@ def _check(fields: list[str], perturbed: list[str], kept: list[str | None] | Non
 
 
 @guarded
-def identical(rows: pa.ChunkedArray) -> pa.Array:
+def identical(rows: Texts) -> pa.Array:
     """Return whether values that are equal are identical in all columns of a table.
 
     The equal values 0.0 and -0.0 differ, and so do one month and 30 days.
@@ -166,7 +160,7 @@ def identical(rows: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
-def parts_of(counts: pa.ChunkedArray) -> pa.Array:
+def parts_of(counts: WholeLists) -> pa.Array:
     """Return parts of rows that are counted, each row by chance in one of them: how often each row occurs in each part.
 
     Args:
@@ -178,7 +172,7 @@ def parts_of(counts: pa.ChunkedArray) -> pa.Array:
 
 
 @guarded
-def order_of(numbers: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
+def order_of(numbers: Wholes, counts: WholeLists) -> pa.Array:
     """Return the places of the rows of each list, from 1, in a uniformly random order: each as often as the row occurs.
 
     Args:
@@ -198,7 +192,7 @@ def _places(number: int, counts: pa.Array | None) -> NDArray[np.int32]:
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
-_BY_FORM = drawn_by_form("_report_rows", "__ldp_rows", ("x", "places", "counted", "name", "handle"), drawing_rows, rows=True)
+_BY_FORM = drawn_by_form("_report_rows", "__ldp_rows", ("x", "places", "counted", "handle"), drawing_rows, rows=True)
 
 
 def _macros() -> Macros:

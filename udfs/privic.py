@@ -13,10 +13,15 @@ from ldpsql.functions import (
     Aggregate,
     AnalyticAudit,
     BadCounts,
+    Column,
     GroupedCounts,
     Macros,
     Scalar,
+    Settings,
     Summary,
+    Texts,
+    WholeLists,
+    Wholes,
     aggregates,
     aligned,
     full_prior,
@@ -34,7 +39,7 @@ _STEP_TYPE = f'STRUCT(theta DOUBLE[], {struct_fields(Summary)}, "certificate" {s
 
 
 @guarded
-def prior(priors: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.Array:
+def prior(priors: Settings, sizes: Wholes) -> pa.Array:
     """Return each first prior, checked; the uniform prior for NULL."""
     rows = zip(plain(priors).to_pylist(), plain(sizes).to_pylist(), strict=True)
     return pa.array([full_prior(shares, size or 0) for shares, size in rows], pa.list_(pa.float64()))
@@ -42,7 +47,7 @@ def prior(priors: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.Array:
 
 @guarded
 @one_thread
-def advance(counts: pa.ChunkedArray, handles: pa.ChunkedArray, stops: pa.ChunkedArray) -> pa.Array:
+def advance(counts: Column, handles: WholeLists, stops: Texts) -> pa.Array:
     """Return the step of each group of cycles (a list of counts and a list of mechanisms); NULL for a group without reports.
 
     Raises:

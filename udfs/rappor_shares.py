@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ldpsql.functions import Macros, Scalar, collection_shares, guarded, hookimpl, plain
+from ldpsql.functions import Macros, Scalar, Settings, TextLists, collection_shares, guarded, hookimpl, plain
 
 _ROW = (
     "STRUCT(candidate VARCHAR, estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE, p_value DOUBLE, detected BOOLEAN, "
@@ -16,9 +16,9 @@ _ROW = (
 
 
 @guarded
-def shares_of_collections(*columns: pa.ChunkedArray) -> pa.Array:
+def shares_of_collections(params: TextLists, counts: TextLists, listed: TextLists, rates: Settings) -> pa.Array:
     """Return for each collection a row for each candidate, and a last one, of which the candidate is NULL, for all others."""
-    rows = zip(*(plain(column).to_pylist() for column in columns), strict=True)
+    rows = zip(*(plain(column).to_pylist() for column in (params, counts, listed, rates)), strict=True)
     shares = [collection_shares(_read(params), _read(counts), _read(listed), rate) for params, counts, listed, rate in rows]
     return pa.array([table.to_pylist() for table in shares])
 

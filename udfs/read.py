@@ -8,8 +8,11 @@ import pyarrow as pa
 
 from ldpsql.functions import (
     MECHANISMS,
+    Column,
+    Handles,
     Macros,
     Scalar,
+    Texts,
     ToColumn,
     drawn_by_form,
     guarded,
@@ -26,13 +29,13 @@ def foreign_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.
     """Return a function that reads the reports of others, one a row; ``to_column`` makes a column of type ``kind`` of them."""
 
     @guarded
-    def read(*columns: pa.ChunkedArray) -> pa.Array:
-        return _each(columns, to_column, kind)
+    def read(reports: Column, forms: Texts, handles: Handles) -> pa.Array:
+        return _each((reports, forms, handles), to_column, kind)
 
     return read
 
 
-def _each(columns: tuple[pa.ChunkedArray, ...], to_column: ToColumn, kind: pa.DataType) -> pa.Array:
+def _each(columns: tuple[Column, ...], to_column: ToColumn, kind: pa.DataType) -> pa.Array:
     reports, forms, handles = map(plain, columns)
     if not len(reports):
         return pa.array([], kind)

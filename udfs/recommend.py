@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ldpsql.functions import Macros, Scalar, guarded, hookimpl, plain, recommend
+from ldpsql.functions import Macros, Scalar, TextLists, Texts, Wholes, guarded, hookimpl, plain, recommend
 from ldpsql.mechanisms import InvalidParameter
 
 _ANSWERS = "STRUCT(question VARCHAR, mechanism VARCHAR, estimator VARCHAR, epsilon DOUBLE, error DOUBLE, recommended BOOLEAN)[]"
@@ -12,11 +12,11 @@ _ANSWERS = "STRUCT(question VARCHAR, mechanism VARCHAR, estimator VARCHAR, epsil
 
 @guarded
 def recommended(
-    questions: pa.ChunkedArray,
-    reports: pa.ChunkedArray,
-    steps: pa.ChunkedArray,
-    epsilons: pa.ChunkedArray,
-    widths: pa.ChunkedArray,
+    questions: Texts,
+    reports: Wholes,
+    steps: Wholes,
+    epsilons: TextLists,
+    widths: Wholes,
 ) -> pa.Array:
     """Return the answers of all mechanisms to each question."""
     columns = [plain(column).to_pylist() for column in (questions, reports, steps, epsilons, widths)]

@@ -8,8 +8,11 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from ldpsql.functions import (
+    Column,
     Macros,
     Scalar,
+    Texts,
+    Wholes,
     as_struct,
     columns_at,
     guarded,
@@ -31,18 +34,18 @@ ELSE true END"""
 
 
 @guarded
-def recorded_values(*arguments: pa.ChunkedArray) -> pa.Array:
+def recorded_values(reports: Texts, report: Texts, search_paths: Texts, catalogs: Wholes) -> pa.Array:
     """Return the values of the STRUCT of each recorded mechanism, as JSON."""
-    return _part(arguments, 0)
+    return _part((reports, report, search_paths, catalogs), 0)
 
 
 @guarded
-def recorded_type(*arguments: pa.ChunkedArray) -> pa.Array:
+def recorded_type(reports: Texts, report: Texts, search_paths: Texts, catalogs: Wholes) -> pa.Array:
     """Return the type of the STRUCT of each recorded mechanism, as JSON."""
-    return _part(arguments, 1)
+    return _part((reports, report, search_paths, catalogs), 1)
 
 
-def _part(arguments: tuple[pa.ChunkedArray, ...], place: int) -> pa.Array:
+def _part(arguments: tuple[Column, ...], place: int) -> pa.Array:
     rows = zip(*(plain(argument).to_pylist() for argument in arguments), strict=True)
     made = [
         as_struct(mechanism_at(catalog, search_path, reports, report))[place] for reports, report, search_path, catalog in rows
@@ -51,9 +54,18 @@ def _part(arguments: tuple[pa.ChunkedArray, ...], place: int) -> pa.Array:
 
 
 @guarded
-def call(*arguments: pa.ChunkedArray) -> pa.Array:
+def call(macros: Texts, mechanisms: Texts, reports: Texts, search_paths: Texts, catalogs: Wholes, *columns: Column) -> pa.Array:
     """Return a call of a table macro, with the mechanism that is recorded for the reports, as SQL."""
-    return pa.array([_call(*row) for row in zip(*(plain(a).to_pylist() for a in arguments), strict=True)], pa.string())
+    return pa.array(
+        [
+            _call(*row)
+            for row in zip(
+                *(plain(column).to_pylist() for column in (macros, mechanisms, reports, search_paths, catalogs, *columns)),
+                strict=True,
+            )
+        ],
+        pa.string(),
+    )
 
 
 def _call(macro: str, mechanism: str, reports: str | None, search_path: str, catalog: int, *columns: Columns) -> str:

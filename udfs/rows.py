@@ -7,7 +7,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from ldpsql.functions import Macros, PlannedTable, Scalar, guarded, hookimpl, plain, plan_tables, registry
+from ldpsql.functions import (
+    Macros,
+    PlannedTable,
+    Scalar,
+    Settings,
+    Texts,
+    guarded,
+    hookimpl,
+    plain,
+    plan_tables,
+    registry,
+)
 from ldpsql.mechanisms import InvalidParameter
 
 _NUMBERS = {"cells": "BIGINT", "std_error": "DOUBLE", "l1": "DOUBLE", "best": "BOOLEAN"}
@@ -15,7 +26,7 @@ _ROW = ", ".join(f'"{field.name}" {_NUMBERS.get(field.name, "VARCHAR")}' for fie
 
 
 @guarded
-def planned(columns: pa.ChunkedArray, reports: pa.ChunkedArray, epsilons: pa.ChunkedArray, tables: pa.ChunkedArray) -> pa.Array:
+def planned(columns: Settings, reports: Settings, epsilons: Texts, tables: Settings) -> pa.Array:
     """Return for each plan what each way to spend an epsilon makes of each table."""
     rows = zip(*(plain(column).to_pylist() for column in (columns, reports, epsilons, tables)), strict=True)
     return pa.array([[asdict(table) for table in _planned(*row)] for row in rows])

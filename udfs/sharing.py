@@ -10,8 +10,13 @@ from ldpsql.estimators import InvalidParameter, sharing
 from ldpsql.functions import (
     MECHANISMS,
     PLANS,
+    Column,
+    Handles,
+    Lists,
     Macros,
+    Options,
     Scalar,
+    Texts,
     estimator_of_shares,
     guarded,
     hookimpl,
@@ -32,7 +37,7 @@ _RUNS = pa.struct([("runs", pa.list_(pa.int32())), ("priors", pa.list_(_PRIOR))]
 
 
 @guarded
-def learner(names: pa.ChunkedArray, mechanisms: pa.ChunkedArray) -> pa.Array:
+def learner(names: Texts, mechanisms: Handles) -> pa.Array:
     """Return the handle of each pair of mechanism and estimator, which may have to learn from all groups first."""
     rows = zip(plain(names).to_pylist(), plain(mechanisms).to_pylist(), strict=True)
     with names_withheld():
@@ -44,13 +49,13 @@ def _plan(name: str | None, mechanism: Mechanism) -> int:
 
 
 @guarded
-def learns(plans: pa.ChunkedArray) -> pa.Array:
+def learns(plans: Handles) -> pa.Array:
     """Return for each plan whether its estimator has to learn from all groups first."""
     return pa.array([PLANS.thing(handle)[1].needs_groups for handle in plain(plans).to_pylist()], pa.bool_())
 
 
 @guarded
-def borrows(names: pa.ChunkedArray) -> pa.Array:
+def borrows(names: Texts) -> pa.Array:
     """Return whether each estimator shares anything between groups; one that is not named does not."""
     with names_withheld():
         named = plain(names).to_pylist()
@@ -59,7 +64,7 @@ def borrows(names: pa.ChunkedArray) -> pa.Array:
 
 @guarded
 @one_thread
-def learn(groups: pa.ChunkedArray, pooled: pa.ChunkedArray, plans: pa.ChunkedArray) -> pa.Array:
+def learn(groups: Lists, pooled: Column, plans: Handles) -> pa.Array:
     """Return the prior of each list of counts of groups; NULL if it is empty.
 
     ``pooled`` are the counts of all groups together, if the lists hold only some of them; NULL if they hold all.
@@ -88,7 +93,7 @@ def _learnt(groups: pa.ListScalar, pooled: pa.Scalar, handle: int) -> Any:
 
 @guarded
 @one_thread
-def learn_in_order(groups: pa.ChunkedArray, plans: pa.ChunkedArray, keys: pa.ChunkedArray) -> pa.Array:
+def learn_in_order(groups: Lists, plans: Handles, keys: Column) -> pa.Array:
     """Return the run of each group of lists of counts in order, and the priors of the runs; NULL for no group.
 
     ``keys`` are one key of each list, whose type says whether the order of groups has a meaning.
@@ -108,7 +113,7 @@ def _in_order(groups: pa.ListScalar, handle: int, *, ordered: bool) -> Any:
 
 
 @guarded
-def learnt_plan(plans: pa.ChunkedArray, priors: pa.ChunkedArray) -> pa.Array:
+def learnt_plan(plans: Handles, priors: Options) -> pa.Array:
     """Return the plan of each estimator with its prior; the same one for a NULL."""
     rows = pa.StructArray.from_arrays([plain(plans), plain(priors)], ["plan", "prior"])
     return pa.array(numbers(rows, lambda row: _with_prior(row["plan"].as_py(), row["prior"].as_py())), pa.int64())

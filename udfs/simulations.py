@@ -10,10 +10,14 @@ from ldpsql.functions import (
     PLANS,
     SIMULATIONS,
     Aggregate,
+    Column,
+    Handles,
     Macros,
     Scalar,
+    Settings,
     SimulatedError,
     Simulation,
+    Wholes,
     aggregates,
     arrow_fields,
     counts_of,
@@ -30,9 +34,7 @@ from ldpsql.mechanisms import InvalidParameter
 
 
 @guarded
-def simulation_handle(
-    plans: pa.ChunkedArray, estimators: pa.ChunkedArray, metrics: pa.ChunkedArray, runs: pa.ChunkedArray
-) -> pa.Array:
+def simulation_handle(plans: Handles, estimators: Settings, metrics: Settings, runs: Wholes) -> pa.Array:
     """Return the handle of each plan with what is to be simulated."""
     rows = zip(*(plain(column).to_pylist() for column in (plans, estimators, metrics, runs)), strict=True)
     return pa.array([SIMULATIONS.number((PLANS.thing(plan), _simulation(*of))) for plan, *of in rows], pa.int64())
@@ -48,7 +50,7 @@ def _simulation(names: object, metric: object, runs: int | None) -> Simulation:
 
 @guarded
 @once_a_run
-def compared(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def compared(histograms: Column, handles: Handles) -> pa.Array:
     """Return the simulated errors of all estimators for each group; NULL if it is empty."""
     out: list[list[dict[str, object]] | None] = [None] * len(histograms)
     for handle, counts in counts_of(histograms, handles):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ldpsql.functions import Macros, Scalar, drawn_cells, guarded, hookimpl, plain, weights
+from ldpsql.functions import Lists, Macros, Scalar, Settings, drawn_cells, guarded, hookimpl, plain, weights
 from ldpsql.mechanisms import InvalidParameter
 
 
 @guarded
-def synthesized(estimates: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.Array:
+def synthesized(estimates: Lists, numbers: Settings) -> pa.Array:
     """Return for each list of rows of an estimate which of them are drawn, counted from 1."""
     return pa.array(list(map(_drawn, plain(estimates), plain(numbers).to_pylist())), pa.list_(pa.int64()))
 

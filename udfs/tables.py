@@ -16,14 +16,17 @@ from ldpsql.functions import (
     PAIRS,
     PLANS,
     Aggregate,
+    Column,
     Columns,
     Contrast,
     Estimates,
+    Handles,
     Independence,
     Macros,
     Margin,
     MeanOf,
     Scalar,
+    Settings,
     Share,
     aggregates,
     arrow_fields,
@@ -62,7 +65,7 @@ def _mechanism(plan: int) -> Mechanism:
 
 
 @guarded
-def share_handle(plans: pa.ChunkedArray, ofs: pa.ChunkedArray, givens: pa.ChunkedArray) -> pa.Array:
+def share_handle(plans: Handles, ofs: Column, givens: Column) -> pa.Array:
     """Return the handle of each share of cells, where a condition holds, under a plan."""
     rows = zip(plain(plans).to_pylist(), plain(ofs), plain(givens), strict=True)
     shares = [narrowed(PLANS.thing(plan), _share(_mechanism(plan), of, given)) for plan, of, given in rows]
@@ -78,7 +81,7 @@ def _share(mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar) -> Share:
 
 
 @guarded
-def contrast_handle(plans: pa.ChunkedArray, ofs: pa.ChunkedArray, givens: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.Array:
+def contrast_handle(plans: Handles, ofs: Column, givens: Column, others: Column) -> pa.Array:
     """Return the handle of each difference between two conditions, under a plan.
 
     Raises:
@@ -97,7 +100,7 @@ def contrast_handle(plans: pa.ChunkedArray, ofs: pa.ChunkedArray, givens: pa.Chu
 
 
 @guarded
-def number_handle(plans: pa.ChunkedArray, ofs: pa.ChunkedArray, givens: pa.ChunkedArray) -> pa.Array:
+def number_handle(plans: Handles, ofs: Column, givens: Column) -> pa.Array:
     """Return the handle of each share or mean, where a condition holds, under a plan."""
     rows = zip(plain(plans).to_pylist(), plain(ofs), plain(givens), strict=True)
     numbers = [narrowed(PLANS.thing(plan), _number(_mechanism(plan), of, given)) for plan, of, given in rows]
@@ -116,7 +119,7 @@ def _number(mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar) -> Share | Me
 
 
 @guarded
-def margin_handle(plans: pa.ChunkedArray, columns: pa.ChunkedArray, givens: pa.ChunkedArray) -> pa.Array:
+def margin_handle(plans: Handles, columns: Settings, givens: Settings) -> pa.Array:
     """Return the handle of each margin, of all or for each value of other columns, under a plan."""
     rows = zip(*(plain(column).to_pylist() for column in (plans, columns, givens)), strict=True)
     margins = [narrowed(PLANS.thing(plan), _margin(_mechanism(plan), *names)) for plan, *names in rows]
@@ -133,7 +136,7 @@ def _margin(mechanism: Mechanism, columns: object, given: object) -> Margin:
 
 
 @guarded
-def margin_type(handles: pa.ChunkedArray, columns: pa.ChunkedArray) -> pa.Array:
+def margin_type(handles: Handles, columns: Settings) -> pa.Array:
     """Return the type of the cells of each margin, as from_json reads it."""
     rows = zip(plain(handles).to_pylist(), plain(columns).to_pylist(), strict=True)
     tables = ((values_of(MECHANISMS.thing(handle)), names) for handle, names in rows)
@@ -142,7 +145,7 @@ def margin_type(handles: pa.ChunkedArray, columns: pa.ChunkedArray) -> pa.Array:
 
 @guarded
 @once_a_run
-def margins(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def margins(histograms: Column, handles: Handles) -> pa.Array:
     """Return the list of (cell as text, estimate, std_error, low, high) of each group; NULL if the group is empty."""
     parts = []
     for handle, counts in counts_of(histograms, handles):
@@ -157,13 +160,13 @@ def margins(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
 
 @guarded
 @once_a_run
-def contrasts(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def contrasts(histograms: Column, handles: Handles) -> pa.Array:
     """Return (estimate, std_error, low, high, p_value) of the difference of each group; NULL if it is empty."""
     return measured(histograms, handles, MEASURES.thing, _TESTED)
 
 
 @guarded
-def compared(histograms: pa.ChunkedArray, others: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def compared(histograms: Column, others: Column, handles: Handles) -> pa.Array:
     """Return (estimate, std_error, low, high, p_value) of the difference between two groups of people; NULL if one is empty."""
     out, empty = np.zeros((len(histograms), len(_TESTED))), np.ones(len(histograms), dtype=np.bool_)
     one, other = (_each(column, handles) for column in (histograms, others))
@@ -175,7 +178,7 @@ def compared(histograms: pa.ChunkedArray, others: pa.ChunkedArray, handles: pa.C
 
 
 @guarded
-def pair_handle(plans: pa.ChunkedArray, columns: pa.ChunkedArray) -> pa.Array:
+def pair_handle(plans: Handles, columns: Settings) -> pa.Array:
     """Return the handle of each pair of columns under a plan; NULL stands for both of a table of two."""
     rows = zip(plain(plans).to_pylist(), plain(columns).to_pylist(), strict=True)
     pairs = [narrowed(PLANS.thing(plan), _pair(_mechanism(plan), names)) for plan, names in rows]
@@ -191,7 +194,7 @@ def _pair(mechanism: Mechanism, names: object) -> Columns:
 
 @guarded
 @once_a_run
-def independences(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def independences(histograms: Column, handles: Handles) -> pa.Array:
     """Return the test of independence of each group; NULL if it is empty."""
     out: list[dict[str, object] | None] = [None] * len(histograms)
     for handle, counts in counts_of(histograms, handles):

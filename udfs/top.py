@@ -9,8 +9,11 @@ from ldpsql.functions import (
     PLANS,
     TOPS,
     Aggregate,
+    Column,
+    Handles,
     Macros,
     Scalar,
+    Settings,
     Top,
     aggregates,
     checked_count,
@@ -32,7 +35,7 @@ _ROW = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
 
 
 @guarded
-def top_handle(plans: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
+def top_handle(plans: Handles, counts: Settings) -> pa.Array:
     """Return the handle of each plan with the number of values asked for."""
     rows = zip(plain(plans).to_pylist(), plain(counts).to_pylist(), strict=True)
     return pa.array([TOPS.number((PLANS.thing(plan), checked_count(count))) for plan, count in rows], pa.int64())
@@ -40,7 +43,7 @@ def top_handle(plans: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
 
 @guarded
 @once_a_run
-def top(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+def top(histograms: Column, handles: Handles) -> pa.Array:
     """Return for each group the positions of its most frequent values, counted from 1, and their rows; NULL if it is empty."""
     ranked: list[Top | None] = [None] * len(histograms)
     for handle, counts in counts_of(histograms, handles):

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ldpsql.errors import WrongType
+
 Family: TypeAlias = Literal["text", "number", "boolean", "date", "timestamp", "timestamp with time zone"]
 _FAMILIES: dict[Family, Callable[[pa.DataType], bool]] = {
     "text": lambda t: pa.types.is_string(t) or pa.types.is_large_string(t),
@@ -55,8 +57,19 @@ def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         return plain(pc.run_end_decode(whole))
     if isinstance(whole.type, pa.BaseExtensionType):
         return _of_extension(whole)
+    if not _readable(whole.type):
+        raise WrongType("a column holds intervals, which cannot be compared", "cast it to VARCHAR, or pass dates")
     kind = _plainer(whole.type)
     return whole if kind == whole.type else whole.cast(kind)  # a cast of an empty map to its own type crashes the process
+
+
+@lru_cache(maxsize=256)
+def _readable(kind: pa.DataType) -> bool:
+    """Return whether Arrow can pass values of a type to NumPy: without pandas, it ends the process at an interval."""
+    if pa.types.is_interval(kind):
+        return False
+    own = [kind.value_type] if pa.types.is_dictionary(kind) else [kind.field(i).type for i in range(kind.num_fields)]
+    return all(map(_readable, own))
 
 
 def copied(values: pa.Array) -> pa.Array:

@@ -13,7 +13,7 @@ from ldpsql.domains.product import Product
 from ldpsql.engine.aggregates import COUNTED
 from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_of
-from ldpsql.errors import InternalError
+from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.names import NO_MECHANISM, OF_KIND
 from ldpsql.reports import FORMS, RowReports
@@ -95,7 +95,7 @@ def _row_texts(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
         rows = mechanism.reports
         return RowReports(rows.names, rows.parts).to_json(np.column_stack(rows.places(drawn)))
     if not isinstance(mechanism.reports, RowReports):
-        raise InternalError("these are not reports of rows", "please report the mechanism")
+        raise InvalidParameter("the reports of this mechanism are not rows", "call ldp.perturb")
     return mechanism.reports.to_json(drawn)
 
 

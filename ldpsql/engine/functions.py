@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ldpsql.engine.arguments import Arguments
 from ldpsql.errors import Interrupted, LdpError, PluginError, UnknownName
 from ldpsql.errors.boundary import internal
 from ldpsql.quoting import quoted, text_literal
@@ -111,17 +113,21 @@ def _statements(text: str) -> list[str]:
         return []
 
 
+_taken_by = lru_cache(maxsize=None)(Arguments.of)  # annotations are read at the first call
 _ANY_COLUMNS = inspect.signature(lambda *columns: None)  # noqa: ARG005  # only the signature matters
 
 
 def guarded(function: Callable[..., R]) -> Callable[..., R]:
     """Let only ldpsql's own errors out of a function, with nothing attached: any other may hold a raw value.
 
-    The wrapper takes any number of arguments of any type, and so does the function in DuckDB.
+    The wrapper takes any number of arguments of any type, as the function in DuckDB does, and refuses those that do not fit
+    the annotations of the function; see `ldpsql.engine.arguments`.
     """
 
     def call(*columns: Any) -> R:
         try:
+            if takes := _taken_by(function):
+                takes.check(columns)
             return function(*columns)
         except LdpError as error:
             refusal = error
@@ -135,6 +141,7 @@ def guarded(function: Callable[..., R]) -> Callable[..., R]:
         raise refusal.with_traceback(None)
 
     call.__name__, call.__doc__, call.__annotations__ = function.__name__, function.__doc__, {}
+    call.__wrapped__ = function  # type: ignore[attr-defined]
     call.__signature__ = _ANY_COLUMNS  # type: ignore[attr-defined]  # DuckDB asks for it in each attach
     return call
 

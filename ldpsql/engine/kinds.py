@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import Drawn
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.sql_types import SQL_TYPES
-from ldpsql.errors import InternalError
+from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism
 
 ToColumn: TypeAlias = Callable[[CertifiedMechanism, Drawn], pa.Array]  # how the draws of a mechanism become a column
@@ -41,26 +41,32 @@ def column_of_kind(kind: pa.DataType) -> ToColumn:
         return _numbers(kind)
 
     def column(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
-        reports = mechanism.shown(drawn)
-        return reports if reports.type == kind else reports.cast(kind)
+        return _cast(mechanism.shown(drawn), kind)
 
     return column
+
+
+def _cast(reports: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return reports if reports.type == kind else reports.cast(kind)
+    except pa.ArrowException:
+        raise InvalidParameter("the reports of this mechanism have another type", "call ldp.perturb") from None
 
 
 def _numbers(kind: pa.DataType) -> ToColumn:
     """Return how draws become numbers: NumPy takes 2,048 of them out of the list in half the time of Arrow."""
 
     def listed(mechanism: CertifiedMechanism) -> NDArray[Any] | None:
-        return mechanism.reports.values.cast(kind).to_numpy() if isinstance(mechanism.reports, Domain) else None
+        return _cast(mechanism.reports.values, kind).to_numpy() if isinstance(mechanism.reports, Domain) else None
 
     def column(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
         numbers = mechanism.derived(listed)
-        return mechanism.shown(drawn).cast(kind) if numbers is None else pa.array(numbers.take(drawn))
+        return _cast(mechanism.shown(drawn), kind) if numbers is None else pa.array(numbers.take(drawn))
 
     return column
 
 
 def _texts(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
     if not isinstance(mechanism.reports, Domain):
-        raise InternalError("these reports are not text", "please report the mechanism")
+        raise InvalidParameter("the reports of this mechanism are not text", "call ldp.perturb")
     return mechanism.reports.views_at(drawn)

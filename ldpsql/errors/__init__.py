@@ -44,7 +44,6 @@ from ldpsql.errors.privacy import (
     Redrawn,
     RowBudgetExceeded,
     WrongType,
-    of_column,
 )
 from ldpsql.errors.runs import (
     ConnectionRefused,
@@ -117,6 +116,5 @@ __all__ = [
     "UnmarkedReports",
     "UsageError",
     "WrongType",
-    "of_column",
     "raised_by",
 ]

@@ -27,7 +27,6 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from ldpsql.ledger.addresses import without_secrets
-from ldpsql.places import pattern_of
 from ldpsql.quoting import quoted, text_literal
 
 _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".\s](?:[^".]*[^".\s])?))\s*(\.|$)')
@@ -216,5 +215,6 @@ def _existing(path: str, folders: tuple[str, list[str]]) -> set[str]:
 
 
 def _matching(path: str) -> set[str]:
-    files = {path, *glob(pattern_of(path), recursive=True, include_hidden=True)}  # as DuckDB finds them
+    pattern = os.path.join(path, "**", "*.parquet") if os.path.isdir(path) else path
+    files = {path, *glob(pattern, recursive=True, include_hidden=True)}  # as DuckDB finds them
     return {str(Path(file).resolve()) for file in files if os.path.isfile(file)}

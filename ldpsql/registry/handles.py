@@ -19,7 +19,7 @@ from ldpsql.domains.pinned import pinned
 from ldpsql.domains.product import Product, of_columns
 from ldpsql.engine.functions import names_withheld
 from ldpsql.engine.groups import check_single
-from ldpsql.errors import InternalError, InvalidSpec
+from ldpsql.errors import InvalidParameter, InvalidSpec
 from ldpsql.estimates.bootstrap import Simulation
 from ldpsql.estimates.functionals import Functional
 from ldpsql.estimates.independence import Columns
@@ -69,7 +69,9 @@ class Handles(Generic[H]):
     def thing(self, number: int | None) -> H:
         """Return what a handle stands for."""
         if number is None or not 0 <= number < len(self._things):
-            raise InternalError("a handle of another process was used", "pass the mechanism itself, not its handle")
+            raise InvalidParameter(
+                "this is not the number of anything in this process", "pass the mechanism itself, not its handle"
+            )
         return self._things[number]
 
 

@@ -1,22 +1,34 @@
-"""Feed texts, epsilons, domains, values and reports that nobody would write, and see that nothing but a refusal comes.
+"""Call everything with what nobody would pass, and see that nothing but a refusal comes, soon, and without a value in it.
 
-    python -m tests.stress.fuzz --count 1000000              # mutated texts and values
-    python -m tests.stress.fuzz --count 100000 --atheris     # guided by coverage; needs `pip install atheris`
+    python -m tests.stress.fuzz --count 20000               # functions of SQL, texts, epsilons, domains, values and reports
+    python -m tests.stress.fuzz --count 100000 --kind sql   # only functions of SQL
 
-A crash is any exception that is not ldpsql's own, a hang is an input that takes two seconds of the processor or a minute of the
-clock, and a leak is a message with the value that was planted. The first one stops the run with the input that caused it.
+Children make the calls, without pandas, as on most machines. A finding is a child that dies, a call of more than 10 seconds of
+the processor or 4 GiB, an exception that is not ldpsql's own or has a code LDP9xx, and a message with a planted value.
+That DuckDB repeats a value that it cannot cast counts for public functions only. The same finding is shown once, with the first
+call that caused it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import random
-import signal
+import re
+import resource
+import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
-from importlib import import_module
-from typing import Any
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.abc import MetaPathFinder
+from threading import Lock, Thread
+from time import monotonic, process_time, sleep
+from typing import Any, NamedTuple
+
+import duckdb
+import polars as pl  # noqa: F401  # asks for pandas once, before it is hidden
 
 import ldpsql
 from ldpsql.domains.domain import Domain
@@ -24,9 +36,11 @@ from ldpsql.errors import LdpError
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.registry.registry import registry
 from tests.seeds import SEED
+from tests.stress.statements import CANARY, Statements
 
-CANARY = "canary-7f3a"
-LONGEST = {signal.ITIMER_PROF: 2.0, signal.ITIMER_REAL: 60.0}  # seconds for one input
+CPU_SECONDS, CLOCK_SECONDS, BYTES = 10.0, 120.0, 4 << 30  # for one call
+CALLS = 400  # of one child, which then ends: what is kept from call to call stays small
+_HERTZ = os.sysconf("SC_CLK_TCK")
 
 TEXTS = [
     "krr(epsilon=1, domain=['a', 'b', 'c'])",
@@ -71,7 +85,10 @@ VALUES: list[Any] = [
     *(float("nan"), float("inf"), 1j, object, Ellipsis, (1, 2), [], ["a"], [CANARY], [0], [2**64 - 1], [None]),
     *({"a": 1}, {CANARY: 1}, {"seed": 1, "y": 1}, {"seed": 2**64, "y": -1}),
 ]
-EPSILONS = ["1", "0.5", "32", "0", "32.000001", "0.000000000001", "007", "1.", ".5", "+1", " 1", "1e3", "1_0"]
+MECHANISMS = [
+    "krr(1, ['a', 'b'])", "krr(1, [0, 1], nulls='as:0')", "oue(1, ['a', 'b'])", "olh(1, ['a', 'b'])", "geometric(1, 0, 5)",
+    "laplace(1, 0, 5, bins=8)", "planar_geometric(1, 3, 3)", "krr(1, [True, False], outside='as:True')",
+]  # fmt: skip
 
 
 def text_of(chance: random.Random) -> str:
@@ -115,12 +132,6 @@ def try_domain(values: list[Any]) -> None:
     assert Domain.of(domain.to_json()) == domain
 
 
-MECHANISMS = [
-    "krr(1, ['a', 'b'])", "krr(1, [0, 1], nulls='as:0')", "oue(1, ['a', 'b'])", "olh(1, ['a', 'b'])", "geometric(1, 0, 5)",
-    "laplace(1, 0, 5, bins=8)", "planar_geometric(1, 3, 3)", "krr(1, [True, False], outside='as:True')",
-]  # fmt: skip
-
-
 def try_values(case: tuple[str, list[Any]]) -> None:
     """Perturb a column; there is a report for each value."""
     mechanism, column = case
@@ -134,88 +145,209 @@ def try_reports(case: tuple[str, list[Any]]) -> None:
     assert all(share == share for share in estimate.estimate.tolist())  # noqa: PLR0124  # not a NaN
 
 
+class Sql:
+    """Calls functions of SQL, in one connection of the child."""
+
+    def __init__(self) -> None:
+        self._con = ldpsql.connect(config={"memory_limit": "1GB", "threads": 2})
+        self._statements = Statements(self._con)
+
+    def statement(self, chance: random.Random) -> str:
+        """Return a statement."""
+        return self._statements.one(chance)
+
+    def attempt(self, statement: str) -> None:
+        """Run a statement in a transaction that is rolled back."""
+        with self._con.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(statement).fetchmany(50)
+
+
 Kind = tuple[Callable[[random.Random], Any], Callable[[Any], None]]
-KINDS: dict[str, Kind] = {
-    "text": (text_of, try_text),
-    "epsilon": (epsilon_of, try_epsilon),
-    "domain": (column_of, try_domain),
-    "values": (lambda chance: (chance.choice(MECHANISMS), column_of(chance)), try_values),
-    "reports": (lambda chance: (chance.choice(MECHANISMS), column_of(chance)), try_reports),
-}
-_SHARE = {"text": 45, "epsilon": 20, "domain": 20, "values": 10, "reports": 5}
+SHARES = {"sql": 70, "text": 12, "epsilon": 6, "domain": 4, "values": 4, "reports": 4}
 
 
-def feed(attempt: Callable[[Any], None], case: Any) -> bool:
-    """Try one input; tell whether it was taken.
+def kinds() -> dict[str, Kind]:
+    """Return how a case of each kind is made and tried."""
+    sql = Sql()
+    return {
+        "sql": (sql.statement, sql.attempt),
+        "text": (text_of, try_text),
+        "epsilon": (epsilon_of, try_epsilon),
+        "domain": (column_of, try_domain),
+        "values": (lambda chance: (chance.choice(MECHANISMS), column_of(chance)), try_values),
+        "reports": (lambda chance: (chance.choice(MECHANISMS), column_of(chance)), try_reports),
+    }
 
-    Raises:
-        AssertionError: for a leak, or a result that is wrong.
-        Exception: for a crash.
+
+def outcome(attempt: Callable[[Any], None], case: Any, planted: str) -> tuple[str, str]:
+    """Try a case; return ``taken``, ``refused`` or ``found``, and what was found.
+
+    Args:
+        attempt: what is tried.
+        case: with what.
+        planted: text that must not be in a message; empty if the caller wrote it himself.
 
     """
-    refusal: LdpError | None = None
     try:
         attempt(case)
     except LdpError as error:
-        refusal = error
-    if refusal is None:
-        return True
-    planted = case[1] if isinstance(case, tuple) else case
-    if not isinstance(planted, str):  # a text is the developer's own, a value is a person's
-        assert CANARY not in f"{refusal!s} {refusal!r} {refusal.__dict__}", "a raw value in a message"
-    return False
+        text = f"{error!s} {error!r} {error.__dict__}"
+        fault = f"LDP9xx: {text}" if error.code.startswith("LDP9") else ""
+    except duckdb.Error as error:
+        text = str(error)
+        raw = "Python exception" in text and "[LDP" not in text
+        fault = text if raw or "[LDP9" in text or isinstance(error, duckdb.InternalException | duckdb.FatalException) else ""
+    except Exception as error:  # noqa: BLE001  # any other is a finding
+        text = ""
+        fault = f"{type(error).__name__}: {error}"
+    else:
+        return "taken", ""
+    if planted and planted in text and not (text.startswith("Conversion Error") and '."_' in case):
+        fault = f"a planted value in a message: {text}"
+    return ("found", fault) if fault else ("refused", "")
 
 
-def stopped(*_: object) -> None:
-    """Stop an input that hangs."""
-    raise TimeoutError("this input hangs")
+class NoPandas(MetaPathFinder):
+    """Hides pandas: with it, Arrow converts what it cannot convert alone."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        """Refuse pandas."""
+        if name.partition(".")[0] == "pandas":
+            raise ModuleNotFoundError(name, name=name)
 
 
-def fuzz(count: int, seed: int | None = None) -> Counter[str]:
-    """Feed so many inputs; return how many of each kind were taken and refused."""
-    chance = random.Random(seed)
-    counts: Counter[str] = Counter()
-    names = chance.choices(list(_SHARE), weights=list(_SHARE.values()), k=count)
-    signal.signal(signal.SIGALRM, stopped)
-    signal.signal(signal.SIGPROF, stopped)
-    for name in names:
-        make, attempt = KINDS[name]
+class Result(NamedTuple):
+    """What a call came to."""
+
+    kind: str
+    case: str
+    outcome: str
+    fault: str
+    seconds: float
+
+
+def child(seed: int, count: int, only: str | None) -> None:
+    """Make calls, and write a line before and after each one."""
+    sys.meta_path.insert(0, NoPandas())
+    sys.modules.pop("pandas", None)
+    chance, made = random.Random(seed), kinds()
+    virtual = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()  # noqa: SIM115
+    resource.setrlimit(resource.RLIMIT_AS, (virtual + BYTES, virtual + BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name in [only] * count if only else chance.choices(list(SHARES), weights=list(SHARES.values()), k=count):
+        make, attempt = made[name]
         case = make(chance)
-        for timer, seconds in LONGEST.items():
-            signal.setitimer(timer, seconds)
+        print(json.dumps([name, repr(case) if name != "sql" else case]), flush=True)
+        planted = "" if name == "text" or (isinstance(case, str) and name != "sql") else CANARY
+        began = process_time()
+        result = outcome(attempt, case, planted)
+        print(json.dumps([*result, process_time() - began]), flush=True)
+
+
+class Child:
+    """A process that makes calls, one after the other, until it has made all or a call kills it."""
+
+    def __init__(self, seed: int, count: int, only: str | None) -> None:
+        own = ["--child", "--seed", str(seed), "--count", str(count), *(["--kind", only] if only else [])]
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "tests.stress.fuzz", *own],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._cpu, self._clock, self._late = 0.0, monotonic(), False
+        Thread(target=self._watch, daemon=True).start()
+
+    def results(self) -> Iterator[Result]:
+        """Yield what each call came to."""
+        kind, case = "", "no call"
+        for line in self._process.stdout or ():
+            read = json.loads(line)
+            if len(read) > 2:
+                yield Result(kind, case, *read)
+            else:
+                kind, case = read
+            self._cpu, self._clock = self._seconds(), monotonic()
+        _, said = self._process.communicate()
+        if self._late:
+            yield Result(kind, case, "found", "it takes too long", CPU_SECONDS)
+        elif self._process.returncode:
+            yield Result(kind, case, "found", f"the process died with {self._process.returncode}: {said[-2000:]}", 0.0)
+
+    def _watch(self) -> None:
+        """Kill the child if a call takes too long."""
+        while self._process.poll() is None:
+            if self._seconds() - self._cpu > CPU_SECONDS + 1 or monotonic() - self._clock > CLOCK_SECONDS:
+                self._late = True
+                self._process.kill()
+            sleep(0.5)
+
+    def _seconds(self) -> float:
+        """Return the seconds of the processor that the child took so far."""
         try:
-            counts[f"{name} {'taken' if feed(attempt, case) else 'refused'}"] += 1
-        except BaseException:
-            sys.stderr.write(f"{name}: {case!r}\n")
-            raise
-        finally:
-            for timer in LONGEST:
-                signal.setitimer(timer, 0)
-    return counts
+            with open(f"/proc/{self._process.pid}/stat") as stat:
+                fields = stat.read().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            return self._cpu
+        return (int(fields[11]) + int(fields[12])) / _HERTZ
 
 
-def guided(count: int) -> None:
-    """Feed so many texts and epsilons that atheris finds by the coverage of the readers."""
-    atheris = import_module("atheris")  # installed for this only
+class Findings:
+    """What was found, each once, with the first call that caused it."""
 
-    def one(data: bytes) -> None:
-        text = data[1:].decode("utf-8", "surrogateescape")
-        feed(try_epsilon if data[:1] < b"\x40" else try_text, text)
+    def __init__(self) -> None:
+        self.counts, self.found, self.slowest = Counter[str](), set[str](), (0.0, "")
 
-    registry()  # plugins are not what is looked at
-    atheris.instrument_all()
-    atheris.Setup([sys.argv[0], f"-runs={count}", "-timeout=2", "-max_len=400", "-rss_limit_mb=4096"], one)
-    atheris.Fuzz()
+    def add(self, result: Result) -> None:
+        """Count a result, and print what it found unless that is known."""
+        self.counts[f"{result.kind} {result.outcome}"] += 1
+        self.slowest = max(self.slowest, (result.seconds, result.case))
+        fault = result.fault or (f"it takes {result.seconds:.0f} seconds" if result.seconds > CPU_SECONDS else "")
+        called = re.search(r'(__ldp_|ldp\.)"?\w+', result.case)
+        known = f"{called[0] if called else ''} {re.sub(r'[0-9]+', '0', fault)[-160:]}"
+        if fault and known not in self.found:
+            self.found.add(known)
+            print(f"\nFOUND {fault[-1200:]}\n  BY {result.kind} {result.case[:1500]}", flush=True)
+
+
+def fuzz(count: int, seed: int, only: str | None = None) -> Findings:
+    """Make so many calls, in as many children at a time as there are processors; return what was found."""
+    findings, chance, left = Findings(), random.Random(seed), [count]
+    lock = Lock()
+
+    def work(_: int) -> None:
+        while True:
+            with lock:
+                number, seed = min(CALLS, left[0]), chance.randrange(1 << 32)
+                left[0] -= number
+            if number <= 0:
+                return
+            made = 0
+            for result in Child(seed, number, only).results():
+                made += 1
+                with lock:
+                    findings.add(result)
+            with lock:
+                left[0] += max(number - made, 0)  # what a child left that a call killed
+
+    workers = os.cpu_count() or 1
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(work, range(workers)))
+    return findings
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--atheris", action="store_true")
+    parser.add_argument("--kind", choices=list(SHARES))
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    if chosen.atheris:
-        guided(chosen.count)
-    else:
-        print(f"--seed {chosen.seed}")
-        print(dict(sorted(fuzz(chosen.count, chosen.seed).items())))
+    if chosen.child:
+        child(chosen.seed, chosen.count, chosen.kind)
+        sys.exit()
+    print(f"--seed {chosen.seed}", flush=True)
+    findings = fuzz(chosen.count, chosen.seed, chosen.kind)
+    print(dict(sorted(findings.counts.items())), f"slowest: {findings.slowest[0]:.1f} s, {findings.slowest[1][:300]}")
+    sys.exit(f"{len(findings.found)} findings" if findings.found else 0)
