@@ -56,6 +56,7 @@ from ldpsql.engine.groups import (
     once_a_run,
     with_prior,
 )
+from ldpsql.engine.identity import parts
 from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.measured import all_measured, measured, number_structs
 from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, values_type
@@ -94,7 +95,6 @@ from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.inference.some_columns import SomeColumns
-from ldpsql.ledger.datasets import parts
 from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, drawing_permanent, draws_handle
 from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import audit, information

@@ -18,6 +18,7 @@ from ldpsql import Charge, perturb_copy, perturb_table, privic
 from ldpsql.bulk.charging import charged as charged_before
 from ldpsql.bulk.writing.orders import Drawing
 from ldpsql.bulk.writing.staging import Staging
+from ldpsql.engine.identity import UNIDENTIFIED, alike, identity_of
 from ldpsql.errors import (
     BudgetExceeded,
     DestinationExists,
@@ -29,7 +30,6 @@ from ldpsql.errors import (
     UnknownRelease,
 )
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.datasets import alike, dataset_of
 from ldpsql.ledger.witness import digest, others, together
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
@@ -150,7 +150,7 @@ def test_no_view_macro_or_url_gives_a_file_a_second_budget(
 def test_patterns_find_hidden_files_as_duckdb_does(con: DuckDBPyConnection) -> None:
     con.execute("COPY people TO '.people.parquet'")
     (count,) = con.execute("SELECT count(DISTINCT filename) FROM read_parquet('*.parquet', filename := true)").fetchall()
-    files = [name for name in dataset_of(con.cursor(), "*.parquet").charged if Path(name).is_file()]
+    files = [name for name in identity_of(con.cursor(), "*.parquet").names if Path(name).is_file()]
     assert (len(files),) == count == (2,)
 
 
@@ -164,21 +164,104 @@ def test_a_database_that_is_read_as_a_file_shares_the_budget_of_its_tables(con: 
             perturb_table(other, "seen", "three", COLUMNS, charge=Charge(ledger, "seen"))
 
 
-def test_other_tables_files_and_names_have_budgets_of_their_own(con: DuckDBPyConnection, ledger: Ledger) -> None:
+def test_other_tables_and_files_have_budgets_of_their_own(con: DuckDBPyConnection, ledger: Ledger) -> None:
     con.execute("COPY people TO 'others.parquet'; ATTACH ':memory:' AS lake; CREATE TABLE lake.people AS FROM people")
     ldpsql.attach(con, ledger=ledger)
     for name in ("people", "people.parquet", "others.parquet", "lake.people"):
         draw(con, name, "one")
         draw(con, name, "two")
-    for name in ("clicks", "visits"):
-        perturb_table(con, "people", name, COLUMNS, charge=Charge(ledger, name))
+
+
+RENEWALS: dict[str, Callable[[DuckDBPyConnection, int], tuple[Any, str, str]]] = {  # the source, the name and the part of a try
+    "a name": lambda con, i: ("people", f"batch {i}", ""),
+    "a part": lambda con, i: ("people", "people", f"p{i}"),
+    "a part after the whole": lambda con, i: ("people", f"batch {i}", f"p{i}" if i else ""),
+    "another spelling": lambda con, i: (["seen", "main.people", "PEOPLE"][i], f"batch {i}", f"p{i}"),
+    "a part of a file": lambda con, i: ("people.parquet", "people.parquet", f"p{i}"),
+    "a hard link": lambda con, i: (linked("people.parquet", f"link{i}.parquet"), f"batch {i}", ""),
+    "a renamed file": lambda con, i: (renamed("people.parquet", f"file{i}.parquet"), f"batch {i}", ""),
+    "a relation": lambda con, i: (con.sql(f"FROM people -- {i}"), f"batch {i}", f"p{i}"),
+    "a view of the same body": lambda con, i: (body(con, f"same{i}"), f"batch {i}", f"p{i}"),
+    "an alias": lambda con, i: (attached(con, f"wh{i}"), f"batch {i}", ""),
+}
+
+
+def linked(file: str, name: str) -> str:
+    os.link(file, name)
+    return name
+
+
+def renamed(file: str, name: str) -> str:
+    found = [path for path in Path().glob("*.parquet") if path.name == file or path.name.startswith("file")]
+    return str(found[0].rename(name))
+
+
+def body(con: DuckDBPyConnection, name: str) -> str:
+    con.execute(f"CREATE VIEW {name} AS SELECT * FROM (VALUES ('Lima'), ('Oslo')) AS t(city)")
+    return name
+
+
+def attached(con: DuckDBPyConnection, name: str) -> str:
+    if not Path("other.duckdb").exists():
+        with duckdb.connect("other.duckdb") as other:
+            other.execute("CREATE TABLE people AS SELECT 'Lima' AS city")
+    con.execute(f"ATTACH 'other.duckdb' AS {name}")
+    return f"{name}.people"
+
+
+@pytest.mark.parametrize("way", RENEWALS)
+def test_no_name_part_or_link_renews_the_budget_of_rows(con: DuckDBPyConnection, ledger: Ledger, way: str) -> None:
+    def draw_again(i: int) -> None:
+        source, name, part = RENEWALS[way](con, i)
+        perturb_table(con, source, f"reports{i}", COLUMNS, charge=Charge(ledger, name, part=part))
+        if way == "an alias":
+            con.execute(f"DETACH wh{i}")
+
+    draw_again(0)
+    draw_again(1)
+    with pytest.raises(BudgetExceeded):
+        draw_again(2)
+    assert {row["source"] for row in ledger.history()} != {UNIDENTIFIED}
+    ledger.check()
+
+
+def test_a_released_table_has_one_budget_in_all_parts(con: DuckDBPyConnection, ledger: Ledger) -> None:
+    ldpsql.attach(con, ledger=ledger)
+    for part in ("", "one"):
+        draw(con, "people", f"reports {part}", part=part)
+    with pytest.raises(BudgetExceeded):
+        draw(con, "seen", "reports", part="two")
+    con.execute(
+        "INSERT INTO people SELECT 1000 + i, 'Oslo' FROM range(5) t(i); CREATE VIEW new AS FROM people WHERE id >= 1000"
+    )
+    draw(con, "new", "more reports", part="two")  # other people
+
+
+def test_a_renamed_database_is_recognised(con: DuckDBPyConnection, ledger: Ledger) -> None:
+    con.close()
+    for i in range(3):
+        os.rename(["wh.duckdb", "a.duckdb", "b.duckdb"][i], name := f"{'abc'[i]}.duckdb")
+        with duckdb.connect(name) as opened:
+            if i < 2:
+                perturb_table(opened, "people", f"reports{i}", COLUMNS, charge=Charge(ledger, f"batch {i}"))
+                continue
+            with pytest.raises(BudgetExceeded):
+                perturb_table(opened, "people", "more", COLUMNS, charge=Charge(ledger, "batch"))
+
+
+def test_a_frame_is_not_identified_and_the_history_says_so(con: DuckDBPyConnection, ledger: Ledger) -> None:
+    frame = pl.DataFrame({"city": ["Lima", "Oslo"]})
+    for i in range(3):
+        perturb_table(con, frame, f"reports{i}", COLUMNS, charge=Charge(ledger, f"batch {i}"))
+    perturb_table(con, "people", "reports", COLUMNS, charge=Charge(ledger, "batch"))
+    assert [row["source"] for row in ledger.history()] == [UNIDENTIFIED] * 3 + ["wh.main.people"]
 
 
 def test_an_alias_is_a_matter_of_spelling(con: DuckDBPyConnection, ledger: Ledger) -> None:
     con.close()
     with duckdb.connect() as other:
         other.execute("ATTACH 'wh.duckdb' AS elsewhere (READ_ONLY)")
-        assert dataset_of(other, "elsewhere.people").name == "wh.main.people"
+        assert identity_of(other, "elsewhere.people").name == "wh.main.people"
 
 
 def test_what_an_older_ledger_was_charged_by_another_spelling_still_counts(con: DuckDBPyConnection, ledger: Ledger) -> None:

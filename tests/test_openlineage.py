@@ -16,11 +16,10 @@ import pytest
 
 import ldpsql
 from ldpsql.bulk.charging import Charge
+from ldpsql.engine.identity import alike, without_secrets
 from ldpsql.errors import BadSettings, BudgetExceeded
 from ldpsql.ledger import Ledger, Policy, openlineage
-from ldpsql.ledger.addresses import without_secrets
 from ldpsql.ledger.changes import STRONGER, WEAKER, changes
-from ldpsql.ledger.datasets import alike
 from ldpsql.ledger.review import terms
 from ldpsql.registry.registry import registry
 from tests.spending import krr
@@ -258,8 +257,8 @@ def test_an_address_of_an_older_ledger_shares_the_budget_of_the_same_address() -
 def test_an_older_ledger_shows_no_secrets_of_addresses(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     address = "https://user:s3cret@example.com/people.parquet?s3cret"
     with monkeypatch.context() as before:
-        for place in ("datasets", "requests"):
-            before.setattr(f"ldpsql.ledger.{place}.without_secrets", lambda name: name)
+        for place in ("engine.identity", "ledger.requests"):
+            before.setattr(f"ldpsql.{place}.without_secrets", lambda name: name)
         ledger.charge(address, {"city": krr("1")}, address, rows=3)
     assert any(b"s3cret" in path.read_bytes() for path in Path().glob("budget.ledger*"))
     ledger.check()

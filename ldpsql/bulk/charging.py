@@ -12,10 +12,10 @@ from ldpsql.bulk.columns.projection import Projection
 from ldpsql.bulk.reading.parts import Source
 from ldpsql.bulk.reported import charge_reports
 from ldpsql.bulk.writing.tables import written_tokens
+from ldpsql.engine.identity import Identity, identity_of
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import DestinationExists, InvalidParameter, LedgerMissing, NotReleased, UnfinishedRun
 from ldpsql.ledger.configured import configured_ledger
-from ldpsql.ledger.datasets import Dataset, dataset_of
 from ldpsql.ledger.guard import ledgers_of
 from ldpsql.ledger.policy import ROW
 from ldpsql.ledger.uncharged import uncharged
@@ -124,7 +124,7 @@ def charged(
         return " ".join(release.token for release in _charged_once(con, charge, source, projection, destination))
     _check_types(source, projection)
     users = source.users.pop() if source.users else None
-    data, columns = _dataset(con, charge), projection.uncertified
+    data, columns = _whose(con, charge, source), projection.uncertified
     options: dict[str, Any] = {"users": users, "part": charge.part, "again": again, "resume": resume, "shuffled": central}
     release = charge.ledger.charge(data, columns, destination, **options)
     if release.stored:
@@ -169,7 +169,7 @@ def _charged_once(
 ) -> list[Release]:
     wanted = projection.read(source.names)
     batches = (batch for part in source.parts for batch in part.read(wanted, projection.mechanisms.keys(), projection.keep))
-    return charge_reports(charge.ledger, _dataset(con, charge), projection, batches, destination)
+    return charge_reports(charge.ledger, _whose(con, charge, source), projection, batches, destination)
 
 
 def written_release(con: DuckDBPyConnection, charge: Charge, source: Source, projection: Projection, destination: str) -> str:
@@ -181,9 +181,8 @@ def written_release(con: DuckDBPyConnection, charge: Charge, source: Source, pro
     if not tokens or projection.permanent is not None:
         return ""
     users = source.users[0] if source.users else None
-    release = charge.ledger.unfinished(
-        _dataset(con, charge), projection.uncertified, destination, users=users, part=charge.part
-    )
+    data = _whose(con, charge, source)
+    release = charge.ledger.unfinished(data, projection.uncertified, destination, users=users, part=charge.part)
     return release.token if release is not None and release.token in tokens else ""
 
 
@@ -215,6 +214,8 @@ def publish(charge: Charge | None, token: str) -> None:
             charge.ledger.publish(charge.ledger.release_of(one))
 
 
-def _dataset(con: DuckDBPyConnection, charge: Charge) -> Dataset:
+def _whose(con: DuckDBPyConnection, charge: Charge, source: Source) -> Identity:
+    """Return whose rows a source has, under the name of the charge: that name is charged too, never instead of the source."""
     with cursor_of(con) as cursor:
-        return dataset_of(cursor, charge.dataset)
+        named = identity_of(cursor, charge.dataset)
+        return source.whose(cursor, charge.ledger.policy.privacy_unit == ROW).called(named)

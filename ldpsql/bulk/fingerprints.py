@@ -16,9 +16,9 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation
 from ldpsql.bulk.reading.files import files_of, format_of
 from ldpsql.bulk.reading.sources import source_of
 from ldpsql.bulk.writing.tables import write_token
+from ldpsql.engine.identity import parts, table_of
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import OtherMechanism, SourceRefused
-from ldpsql.ledger.datasets import parts, table_of
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.agreement import (

@@ -13,11 +13,11 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.domains.columns import plain
 from ldpsql.engine.connections import duckdb_of
+from ldpsql.engine.identity import Identity, identity_of
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import InvalidParameter, KeyUnusable, NotReleased
 from ldpsql.errors.boundary import withheld_block
 from ldpsql.ledger import Ledger, Release
-from ldpsql.ledger.datasets import Dataset, dataset_of
 from ldpsql.ledger.entries import ReleaseName
 from ldpsql.ledger.guard import GIVE_LEDGER, ChargedReports, Guard, guard_of, occupied
 from ldpsql.ledger.people import id_bytes
@@ -99,7 +99,7 @@ def _drawn(
     unit = ledger.policy.privacy_unit
     with _without_variables(con) as cursor:
         rows, users = people(cursor, name.dataset, unit)
-        data = dataset_of(cursor, name.dataset)
+        data = identity_of(cursor, name.dataset, rows=unit == ROW)
     counted = rows if users is None else None
     charged = ledger.charge(data, mechanisms, name.destination, users=users, rows=counted, part=name.part, again=again)
     if charged.stored:
@@ -131,7 +131,7 @@ def _permanent(
         table = permanent_columns(
             cursor, name.dataset, mechanisms, ledger.policy.privacy_unit, whole=not name.part and not again
         )
-        data = dataset_of(cursor, name.dataset)
+        data = identity_of(cursor, name.dataset)
     releases, permitted = charge_permanent(guard, data, mechanisms, name.destination, table)
     marking = Marking(con, name.destination, mechanisms)
     with guard.allowing_permanent(permitted):
@@ -160,7 +160,7 @@ def permanent_columns(
 
 
 def charge_permanent(
-    guard: Guard, data: Dataset, mechanisms: Mapping[str, Mechanism], destination: str, table: pa.Table
+    guard: Guard, data: Identity, mechanisms: Mapping[str, Mechanism], destination: str, table: pa.Table
 ) -> tuple[list[Release], ChargedReports]:
     """Charge the permanent reports of the columns of a table; return a release for each column, and what may be drawn.
 

@@ -9,15 +9,15 @@ import pyarrow as pa
 
 from ldpsql.bulk.columns.projection import Projection, drawn
 from ldpsql.bulk.permanent import Permanent
+from ldpsql.engine.identity import Identity
 from ldpsql.ledger import Ledger, Release
-from ldpsql.ledger.datasets import Dataset
 from ldpsql.ledger.digests import DIGEST
 from ldpsql.ledger.permanent_charges import Reported, charge_columns_once
 from ldpsql.mechanisms.base import CertifiedMechanism
 
 
 def charge_reports(
-    ledger: Ledger, dataset: str | Dataset, projection: Projection, batches: Iterable[pa.RecordBatch], destination: str
+    ledger: Ledger, dataset: str | Identity, projection: Projection, batches: Iterable[pa.RecordBatch], destination: str
 ) -> list[Release]:
     """Charge for the permanent reports of batches, and let the projection draw no others.
 

@@ -17,9 +17,9 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.releases import charge_permanent, people, permanent_columns, refuse_others
 from ldpsql.dbt.models import is_permanent, ldp_meta
+from ldpsql.engine.identity import identity_of
 from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.ledger import Ledger, Release
-from ldpsql.ledger.datasets import dataset_of
 from ldpsql.ledger.guard import Guard
 from ldpsql.ledger.policy import ROW
 from ldpsql.mechanisms.base import Mechanism
@@ -62,7 +62,7 @@ class Releases:
             unit = self._ledger.policy.privacy_unit
             with con.cursor() as cursor:
                 rows, users = people(cursor, dataset, unit)
-                data = dataset_of(cursor, dataset)
+                data = identity_of(cursor, dataset, rows=by_row)
             if not rows:
                 self._open[model.unique_id] = None  # nothing to charge, and nothing may be drawn
                 return

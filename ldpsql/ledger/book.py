@@ -10,13 +10,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from ldpsql.engine.identity import Identity
 from ldpsql.errors import PolicyMismatch, UnfinishedRun
 from ldpsql.errors.boundary import withheld, withheld_block
 from ldpsql.ledger import statements
-from ldpsql.ledger.datasets import Dataset
 from ldpsql.ledger.entries import (
     ColumnCost,
     Release,
@@ -97,7 +98,7 @@ class Ledger:
     @withheld
     def charge(
         self,
-        dataset: str | Dataset,
+        dataset: str | Identity,
         columns: Mapping[str, Mechanism],
         destination: str,
         *,
@@ -114,13 +115,14 @@ class Ledger:
         costs nothing.
 
         Args:
-            dataset: a name for the people of the data; the same name means the same people, in upper or lowercase. A `Dataset`
-                also says which tables and files it reads; each of them is charged.
+            dataset: a name for the people of the data; the same name means the same people, in upper or lowercase. An
+                `Identity` also says which tables and files are read; each of them is charged, whatever the name is.
             columns: the mechanism of each column.
             destination: where the reports go.
             users: the user id of each row, if the policy's ``privacy_unit`` is a column of user ids.
             rows: the number of rows, if each row is a person and the number is known.
-            part: a part of the dataset whose rows are in no other part, such as a day: costs of parts do not add up.
+            part: a part of the dataset whose rows are in no other part, such as a day: costs of parts do not add up. If
+                each row is a person, the same rows in another part are recognised, and their costs do.
             again: charge and draw again, even if it was published before.
             resume: take up a release that was charged and neither `drawn` nor published; only if nobody saw its reports.
             shuffled: the central epsilon and delta of the shuffled reports, for the history; it changes no charge.
@@ -149,7 +151,7 @@ class Ledger:
 
     def unfinished(
         self,
-        dataset: str | Dataset,
+        dataset: str | Identity,
         columns: Mapping[str, Mechanism],
         destination: str,
         *,
@@ -246,11 +248,10 @@ class Ledger:
 def _charge(db: sqlite3.Connection, request: Request, costs: list[ColumnCost], people: People, rows: int | None) -> str:
     """Write a release with its charges, within a transaction, and return its token."""
     now, policy = now_of(db), request.policy
-    token = write_release(db, now, request.identity, request.name, request.users or rows)
-    datasets, part = (request.dataset.charged, request.name.part) if request.users is None else (("",), "")
-    for column in costs:
+    token = write_release(db, now, request.identity, request.name, request.users or rows, source=request.dataset.source)
+    for column, (part, names) in product(costs, request.accounts):
         key = AccountKey(policy.privacy_unit, part, column.group, column.cost.currency)
-        for account in accounts_of(db, datasets, key):
+        for account in accounts_of(db, names, key):
             spend(db, account, people, column.cost, policy, now=now)
             write_charge(db, token, column, account)
     return token

@@ -6,7 +6,7 @@ import json
 import secrets
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -123,12 +123,15 @@ def column_costs(policy: Policy, columns: Mapping[str, Mechanism]) -> list[Colum
     return costs
 
 
-def identity_of(policy: Policy, people: People | None, name: ReleaseName, columns: Mapping[str, Mechanism]) -> str:
-    """Return the fingerprint of a release."""
+def release_digest(
+    policy: Policy, people: People | None, name: ReleaseName, columns: Mapping[str, Mechanism], base: Sequence[str] = ()
+) -> str:
+    """Return the fingerprint of a release; ``base`` names the tables and files that it reads."""
     identity = {
         "unit": policy.privacy_unit,
         "people": people.digest() if people else None,
         "named": name,
+        "base": base,
         "columns": {column: _written(mechanism) for column, mechanism in columns.items()},
     }
     return blake2b(json.dumps(identity, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
@@ -198,14 +201,16 @@ def refuse_new_rows(db: sqlite3.Connection, release: Release, rows: int | None) 
         )
 
 
-def write_release(db: sqlite3.Connection, now: int, identity: str, name: ReleaseName, people: People | int | None) -> str:
+def write_release(
+    db: sqlite3.Connection, now: int, identity: str, name: ReleaseName, people: People | int | None, *, source: str
+) -> str:
     """Write a release and return its token; if each row is a person, ``people`` is their number, None if unknown."""
     token = secrets.token_hex(16)
     users, reports = (len(people.reports), int(people.reports.sum())) if isinstance(people, People) else (people, None)
     db.execute(
-        """INSERT INTO release (token, identity, at, dataset, part, destination, users, reports)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
-        [token, identity, now, *name, users, reports],
+        """INSERT INTO release (token, identity, at, dataset, part, destination, users, reports, source)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        [token, identity, now, *name, users, reports, source],
     )
     enter(db, token, "charged")
     return token

@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 
+from ldpsql.engine.identity import UNIDENTIFIED
 from ldpsql.errors import LedgerDamaged
 from ldpsql.ledger.accounts import PERSON, store
 from ldpsql.ledger.seals import KEY_SIZE, enter, seal, start
@@ -19,14 +20,14 @@ _RELEASES = """
     CREATE TABLE release (
         id INTEGER PRIMARY KEY, token TEXT NOT NULL UNIQUE, identity TEXT NOT NULL, at INTEGER NOT NULL,
         dataset TEXT NOT NULL, part TEXT NOT NULL, destination TEXT NOT NULL,
-        users INTEGER, reports INTEGER, published_at INTEGER);
+        users INTEGER, reports INTEGER, published_at INTEGER{source});
     CREATE INDEX release_identity ON release (identity);
     CREATE TABLE charge (
         release INTEGER NOT NULL REFERENCES release (id), column_name TEXT NOT NULL, mechanism TEXT NOT NULL,
         claim TEXT NOT NULL, account INTEGER NOT NULL REFERENCES account (id),
         epsilon INTEGER NOT NULL, delta INTEGER NOT NULL);
 """
-LAYOUT = f"""{_RELEASES}
+LAYOUT = f"""{_RELEASES.format(source=", source TEXT NOT NULL")}
     CREATE TABLE account (
         id INTEGER PRIMARY KEY, unit TEXT NOT NULL, dataset TEXT NOT NULL, part TEXT NOT NULL,
         column_group TEXT NOT NULL, currency TEXT NOT NULL, seal BLOB NOT NULL DEFAULT x'',
@@ -42,7 +43,7 @@ LAYOUT = f"""{_RELEASES}
         id INTEGER PRIMARY KEY, key BLOB NOT NULL, at INTEGER NOT NULL, entries INTEGER NOT NULL, link BLOB NOT NULL,
         seal BLOB NOT NULL);
 """
-FIRST_LAYOUT = f"""{_RELEASES}
+FIRST_LAYOUT = f"""{_RELEASES.format(source="")}
     CREATE TABLE account (
         id INTEGER PRIMARY KEY, unit TEXT NOT NULL, dataset TEXT NOT NULL, part TEXT NOT NULL,
         column_group TEXT NOT NULL, currency TEXT NOT NULL, UNIQUE (unit, dataset, part, column_group, currency));
@@ -113,8 +114,8 @@ def _rebuild(db: sqlite3.Connection) -> None:
         db.execute(f"DROP TABLE main.{table}")
     for statement in LAYOUT.split(";"):  # executescript would commit
         db.execute(statement)
-    for table in ("policy", "release", "charge"):
-        db.execute(f"INSERT INTO main.{table} SELECT * FROM first_{table}")  # noqa: S608  # constants
+    for table, new in (("policy", ""), ("release", f", '{UNIDENTIFIED}'"), ("charge", "")):
+        db.execute(f"INSERT INTO main.{table} SELECT *{new} FROM first_{table}")  # noqa: S608  # constants
     db.execute("INSERT INTO account (id, unit, dataset, part, column_group, currency) SELECT * FROM first_account")
 
 

@@ -22,7 +22,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from uuid import UUID
 
 from ldpsql import settings
-from ldpsql.ledger.addresses import without_secrets
+from ldpsql.engine.identity import without_secrets
 from ldpsql.ledger.file import reading, snapshot
 from ldpsql.ledger.policy import PERMANENT, delta_text, epsilon_text
 

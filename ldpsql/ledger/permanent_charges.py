@@ -18,20 +18,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import RepeatedHash
+from ldpsql.engine.identity import Identity
 from ldpsql.errors import ChangedReports, InvalidParameter, NotPrivate, PolicyMismatch
 from ldpsql.errors.boundary import withheld
 from ldpsql.ledger.accounts import load, store
 from ldpsql.ledger.book import Ledger
-from ldpsql.ledger.datasets import Dataset
 from ldpsql.ledger.digests import DIGEST, distinct, placed
 from ldpsql.ledger.entries import (
     ColumnCost,
     Release,
     ReleaseName,
     column_costs,
-    identity_of,
     now_of,
     policy_of,
+    release_digest,
     write_charge,
     write_release,
 )
@@ -86,7 +86,7 @@ class _Unpaid:
 
 @withheld
 def charge_columns_once(
-    ledger: Ledger, dataset: str | Dataset, columns: Mapping[str, Reported], destination: str
+    ledger: Ledger, dataset: str | Identity, columns: Mapping[str, Reported], destination: str
 ) -> list[Release]:
     """Record what the permanent reports of columns cost each person; those that were charged before cost nothing.
 
@@ -107,7 +107,8 @@ def charge_columns_once(
         LedgerError: if the ledger cannot be used; then nothing may be drawn.
 
     """
-    name = ReleaseName((Dataset.named(dataset) if isinstance(dataset, str) else dataset).name, "", destination)
+    data = Identity.named(dataset) if isinstance(dataset, str) else dataset
+    name = ReleaseName(data.name, "", destination)
     with reading(ledger.path) as db:
         with snapshot(db):
             policy, salt = policy_of(db)
@@ -120,7 +121,10 @@ def charge_columns_once(
         with writing(db):
             if policy_of(db) != (policy, salt):
                 raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
-            tokens = [_charge(db, policy, cost, reports, name) for cost, reports in zip(costs, unpaid, strict=True)]
+            tokens = [
+                _charge(db, policy, cost, reports, name, source=data.source)
+                for cost, reports in zip(costs, unpaid, strict=True)
+            ]
     return [Release(token, *name, "charged") for token in tokens]
 
 
@@ -153,15 +157,17 @@ def _charged(db: sqlite3.Connection, policy: Policy, fingerprints: NDArray[np.by
     return load(db, kept[0], fingerprints, DIGEST) if kept else np.empty(0, dtype=DIGEST)
 
 
-def _charge(db: sqlite3.Connection, policy: Policy, cost: ColumnCost, unpaid: _Unpaid, name: ReleaseName) -> str:
+def _charge(
+    db: sqlite3.Connection, policy: Policy, cost: ColumnCost, unpaid: _Unpaid, name: ReleaseName, *, source: str
+) -> str:
     """Charge for reports unless others charged them meanwhile, within a transaction, and return the token of the release."""
     (kept,) = accounts_of(db, [""], _kept(policy))
     before = load(db, kept, unpaid.fingerprints, DIGEST)
     at, unknown = placed(before, unpaid.fingerprints)
     new, now = unpaid.among(unknown), now_of(db)
     people = new.by_person()
-    identity = f"{PERMANENT} {new.channel} {identity_of(policy, people, name, {})}"
-    token = write_release(db, now, identity, name, people)
+    identity = f"{PERMANENT} {new.channel} {release_digest(policy, people, name, {})}"
+    token = write_release(db, now, identity, name, people, source=source)
     account_key = AccountKey(policy.privacy_unit, "", cost.group, cost.cost.currency)
     for account in accounts_of(db, [""], account_key):
         if len(people.reports):

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ldpsql.engine.functions import guarded
+from ldpsql.engine.identity import Identity, without_secrets
 from ldpsql.errors import InvalidParameter
-from ldpsql.ledger.addresses import without_secrets
-from ldpsql.ledger.datasets import Dataset
-from ldpsql.ledger.entries import ReleaseName, identity_of, policy_of
+from ldpsql.ledger.entries import ReleaseName, policy_of, release_digest
 from ldpsql.ledger.file import snapshot
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import ROW, Policy
@@ -20,13 +19,32 @@ from ldpsql.mechanisms.base import Mechanism
 
 @dataclass(frozen=True)
 class Request:
-    """A release that is asked for under a policy; ``users`` is None if each row is a person."""
+    """A release that is asked for under a policy.
+
+    Args:
+        policy: the policy.
+        dataset: whose rows they are.
+        name: what the release is called.
+        users: the people; None if each row is a person.
+        identity: the fingerprint by which the ledger recognises the release.
+        state: the name of the rows as they are now, whatever part they are called; '' if they are not known.
+
+    """
 
     policy: Policy
-    dataset: Dataset
+    dataset: Identity
     name: ReleaseName
     users: People | None
     identity: str
+    state: str
+
+    @property
+    def accounts(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The parts with the names of the accounts that are charged; the same rows are the same people in every part."""
+        if self.users is not None:
+            return [("", ("",))]
+        rows = [("", (self.state,))] if self.state else []
+        return [(self.name.part, self.dataset.names), *rows]
 
     @property
     def people(self) -> People:
@@ -43,7 +61,7 @@ class Request:
 
 def request_of(
     db: sqlite3.Connection,
-    dataset: str | Dataset,
+    dataset: str | Identity,
     columns: Mapping[str, Mechanism],
     destination: str,
     *,
@@ -56,14 +74,15 @@ def request_of(
         InvalidParameter: if it has user ids, and the policy charges by row.
 
     """
-    data = Dataset.named(dataset) if isinstance(dataset, str) else dataset
+    data = Identity.named(dataset) if isinstance(dataset, str) else dataset
     with snapshot(db):
         policy, salt = policy_of(db)
     if users is not None and policy.privacy_unit == ROW:
         raise _other_unit(policy, "pass no user ids (--user)")
     people = None if users is None else _people_of(users, salt)
     name = ReleaseName(data.name, part, without_secrets(destination))
-    return Request(policy, data, name, people, identity_of(policy, people, name, columns))
+    identity = release_digest(policy, people, name, columns, data.base)
+    return Request(policy, data, name, people, identity, data.state(salt))
 
 
 def _other_unit(policy: Policy, hint: str) -> InvalidParameter:

@@ -23,7 +23,7 @@ from ldpsql.errors import LedgerDamaged
 State: TypeAlias = Literal["charged", "drawn", "published"]
 KEY_SIZE = 32  # bytes
 _SIZE = 16
-_RELEASE = "SELECT id, token, identity, at, dataset, part, destination, users, reports, published_at FROM release"
+_RELEASE = "SELECT id, token, identity, at, dataset, part, destination, users, reports, published_at, source FROM release"
 _CHARGE = "SELECT release, column_name, mechanism, claim, account, epsilon, delta FROM charge"
 
 
@@ -124,7 +124,7 @@ def seal(db: sqlite3.Connection, head: Head) -> None:
 
 def _link(head: Head, number: int, state: State, release: Sequence[Any], charges: list[tuple[Any, ...]]) -> bytes:
     """Return the seal of an entry that follows the link of the head."""
-    contents = {"charged": [*release[:9], charges], "drawn": release[:2], "published": [*release[:2], release[9]]}
+    contents = {"charged": [*release[:9], release[10], charges], "drawn": release[:2], "published": [*release[:2], release[9]]}
     return sealed(head.key, "entry", head.link, number, state, list(contents[state]))
 
 

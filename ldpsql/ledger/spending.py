@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.engine.identity import alike
 from ldpsql.errors import BudgetExceeded
 from ldpsql.ledger.accounts import PERSON, load, store
-from ldpsql.ledger.datasets import alike
 from ldpsql.ledger.digests import placed
 from ldpsql.ledger.entries import is_ahead
 from ldpsql.ledger.people import People
@@ -39,7 +39,7 @@ class Refused(NamedTuple):
     reports: int
 
 
-def accounts_of(db: sqlite3.Connection, names: Iterable[str], key: AccountKey, *, made: bool = True) -> list[int]:
+def accounts_of(db: sqlite3.Connection, names: Collection[str], key: AccountKey, *, made: bool = True) -> list[int]:
     """Return the numbers of the accounts of datasets, which are made if they are new, and of all that may have the same people.
 
     Args:
@@ -54,7 +54,8 @@ def accounts_of(db: sqlite3.Connection, names: Iterable[str], key: AccountKey, *
         db.execute(new, [key.unit, name, key.part, key.group, key.currency])
     ours = "unit = ? AND part = ? AND column_group = ? AND currency = ?"  # without the index, which no seal covers
     rows = db.execute(f"SELECT id, dataset FROM account NOT INDEXED WHERE {ours} ORDER BY id", key).fetchall()  # noqa: S608
-    return [number for number, dataset in rows if any(dataset == name or alike(dataset, name) for name in names)]
+    known = set(names)
+    return [number for number, dataset in rows if dataset in known or any(alike(dataset, name) for name in names)]
 
 
 def spend(db: sqlite3.Connection, account: int, people: People, cost: Cost, policy: Policy, *, now: int) -> None:

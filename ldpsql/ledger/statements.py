@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.engine.identity import is_called, without_secrets
 from ldpsql.ledger.accounts import load
-from ldpsql.ledger.addresses import without_secrets
 from ldpsql.ledger.digests import DIGEST
 from ldpsql.ledger.entries import SHUFFLED, STATE, now_of, policy_of
 from ldpsql.ledger.policy import PERMANENT, ROW, Policy, delta_text, epsilon_text
 from ldpsql.ledger.seals import check_entries, damaged
 
 _HISTORY = (
-    *("at", "release", "dataset", "part", "destination", "column", "column_group", "mechanism", "claim"),
+    *("at", "release", "dataset", "source", "part", "destination", "column", "column_group", "mechanism", "claim"),
     *("currency", "epsilon", "delta", "users", "reports", "state"),
 )
 
@@ -40,12 +40,12 @@ class Balance:
 
 
 def balances(db: sqlite3.Connection) -> list[Balance]:
-    """Return what is spent and what is left in every account."""
+    """Return what is spent and what is left in every account of a name that people give to data."""
     policy, _ = policy_of(db)
     opened = now_of(db) - policy.window if policy.window is not None else -1
     accounts = "SELECT id, unit, dataset, part, column_group, currency FROM account WHERE currency <> ? ORDER BY id"
     rows = db.execute(accounts, [PERMANENT]).fetchall()
-    return [_balance(load(db, account), opened, policy, names) for account, *names in rows]
+    return [_balance(load(db, account), opened, policy, names) for account, *names in rows if is_called(names[1])]
 
 
 def _balance(people: NDArray[np.void], opened: int, policy: Policy, names: list[str]) -> Balance:
@@ -62,14 +62,16 @@ def history(db: sqlite3.Connection) -> list[dict[str, Any]]:
     """Return every column of every release, oldest first, after a check of all of them."""
     check_entries(db)
     rows = db.execute(
-        f"""SELECT r.at, r.token, r.dataset, r.part, r.destination, c.column_name, a.column_group, c.mechanism, c.claim,
-                   a.currency, c.epsilon, c.delta, r.users, r.reports, {STATE}
+        f"""SELECT r.at, r.token, r.dataset, r.source, r.part, r.destination, c.column_name, a.column_group,
+                   c.mechanism, c.claim, a.currency, c.epsilon, c.delta, r.users, r.reports, {STATE}
             FROM release r JOIN charge c ON c.release = r.id JOIN account a ON a.id = c.account
             GROUP BY r.id, c.column_name ORDER BY r.id, min(c.rowid)"""  # noqa: S608  # constants
     ).fetchall()
     records = [dict(zip(_HISTORY, row, strict=True)) for row in rows]
     for row in records:
-        row |= {name: without_secrets(row[name]) for name in ("dataset", "destination")}  # older ledgers hold whole addresses
+        row |= {
+            name: without_secrets(row[name]) for name in ("dataset", "source", "destination")
+        }  # older ledgers hold whole addresses
         row["claim"], _, row["shuffled"] = row["claim"].partition(SHUFFLED)
         row |= {"at": time_text(row["at"]), "epsilon": epsilon_text(row["epsilon"]), "delta": delta_text(row["delta"])}
     return records

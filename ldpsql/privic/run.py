@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,13 +17,14 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.charging import Charge, Charged, charge_of
 from ldpsql.bulk.reading.sources import sql_of
+from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_statement
 from ldpsql.engine.interrupting import interruptible
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import DataError, DestinationExists, NoReports
 from ldpsql.inference.counting import aligned
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.ledger import Release
-from ldpsql.ledger.datasets import dataset_of
+from ldpsql.ledger.policy import ROW
 from ldpsql.mechanisms.families import PriorMechanism
 from ldpsql.privic.state import Cycle, State, Values
 from ldpsql.privic.step import STEPS, step
@@ -80,11 +82,11 @@ def collect(
     with connect(str(state)) as con, interruptible(con):
         values = Values(column, _relation(con, source))
         run = State.opened(con, mechanism, stop=str(stop), pool=pool)
-        done = run.cycles()
+        done, data = run.cycles(), _whose(con, charge, values) if charge else None
         while len(done) < cycles:
             taken = _with_users(con, values, charge.user) if charge and charge.user else values
             name = f"{Path(state).absolute()} cycle {len(done) + 1}"
-            release = _charged(con, charge, done[-1].next if done else mechanism, taken, name)
+            release = _charged(con, charge, data, done[-1].next if done else mechanism, taken, destination=name)
             then = partial(charge.ledger.drawn, release.token) if charge and release else lambda: None
             done.append(_unquoted(partial(_run_cycle, run, done, taken, stop=str(stop), then=then)))
             if charge and release:
@@ -109,18 +111,31 @@ def _with_users(con: DuckDBPyConnection, values: Values, user: str) -> Values:
     return _TAKEN
 
 
+def _whose(con: DuckDBPyConnection, charge: Charge, values: Values) -> Identity:
+    """Return whose rows the values are of, under the name of the charge: that name is charged too."""
+    query = f"SELECT {values.column} FROM {values.relation}"  # noqa: S608  # quoted
+    with con.cursor() as cursor:
+        read = identity_of_statement(cursor, query) or Identity("", ())
+        rows = digest_of(cursor, query) if read.base and charge.ledger.policy.privacy_unit == ROW else ""
+        return replace(read, rows=rows).called(identity_of(cursor, charge.dataset))
+
+
 def _charged(
-    con: DuckDBPyConnection, charge: Charge | None, mechanism: PriorMechanism, values: Values, destination: str
+    con: DuckDBPyConnection,
+    charge: Charge | None,
+    data: Identity | None,
+    mechanism: PriorMechanism,
+    values: Values,
+    *,
+    destination: str,
 ) -> Release | None:
     """Charge for a cycle before it is drawn; a cycle that was interrupted left no report, and is not charged again."""
-    if charge is None:
+    if charge is None or data is None:
         return None
     users = None
     if charge.user is not None:
         ids = f"SELECT {quoted(charge.user)} FROM {values.relation}"  # noqa: S608  # quoted
         users = _unquoted(lambda: con.sql(ids).to_arrow_table().column(0))
-    with con.cursor() as cursor:
-        data = dataset_of(cursor, charge.dataset)
     release = charge.ledger.charge(data, {"cell": mechanism}, destination, users=users, part=charge.part, resume=True)
     if release.stored:
         raise DestinationExists(

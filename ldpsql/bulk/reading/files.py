@@ -17,6 +17,7 @@ from ldpsql.bulk.reading.parquet import plain_batches, rows_of
 from ldpsql.bulk.reading.parts import FileFormat, Part, Source
 from ldpsql.bulk.reading.relations import selected
 from ldpsql.bulk.reading.unchanged import unchanged
+from ldpsql.engine.identity import Identity, digest_of, identity_of_files
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import SourceRefused
 
@@ -36,10 +37,14 @@ def format_of(path: Path) -> FileFormat | None:
 def stored(con: DuckDBPyConnection, path: Path, *, split: bool) -> Source:
     """Return the files that a path, a folder or a pattern stands for, cut into parts if ``split``."""
     kind, files = files_of(path)
+
+    def whose(cursor: DuckDBPyConnection, rows: bool) -> Identity:
+        return identity_of_files(str(path), files, _rows(cursor, kind, files) if rows else "")
+
     if not split:
-        return replace(_joined(con, kind, files), files=tuple(files), kind=kind)
+        return replace(_joined(con, kind, files), files=tuple(files), kind=kind, whose=whose)
     parts = [part for file in files for part in _parts_of(con, kind, file)]
-    return replace(_joined(con, kind, files[:1]), parts=parts, files=tuple(files), kind=kind)
+    return replace(_joined(con, kind, files[:1]), parts=parts, files=tuple(files), kind=kind, whose=whose)
 
 
 def files_of(path: Path) -> tuple[FileFormat, list[str]]:
@@ -70,6 +75,14 @@ _READERS = {
 }
 _ROWS = """SELECT * EXCLUDE (file_row_number) FROM read_parquet($1, hive_partitioning := true, file_row_number := true)
            WHERE file_row_number >= $2 AND file_row_number < $3"""  # whole row groups, which DuckDB finds by row numbers
+
+
+def _rows(cursor: DuckDBPyConnection, kind: FileFormat, files: list[str]) -> str:
+    """Return what distinguishes the rows of files from others; see `digest_of`."""
+    if kind != "arrow":
+        return digest_of(cursor, _READERS[kind], files)
+    cursor.register("__ldpsql_rows", _arrow(files).parts[0].read([], (), ()))
+    return digest_of(cursor, 'FROM "__ldpsql_rows"')
 
 
 def _joined(con: DuckDBPyConnection, kind: FileFormat, files: list[str]) -> Source:

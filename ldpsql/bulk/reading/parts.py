@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
+from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.columns.mechanisms import check_columns
+from ldpsql.engine.identity import Identity
 from ldpsql.errors import SourceRefused
 
 FileFormat: TypeAlias = Literal["parquet", "csv", "json", "arrow"]
@@ -49,7 +51,8 @@ class Source:
 
     ``header`` is False if the names may be values: the keys of JSON, and the first line of a CSV file of text alone. Above
     numbers or dates, a line of text is a header.
-    ``users`` holds the user ids that were read from the source, until they are charged.
+    ``users`` holds the user ids that were read from the source, until they are charged. ``whose`` returns whose rows they are,
+    from a cursor and whether to read all of them; a frame or a stream is not identified.
     """
 
     names: list[str]
@@ -59,6 +62,7 @@ class Source:
     kind: Kind | None = None
     header: bool = True
     users: list[Any] = field(default_factory=list)
+    whose: Callable[[DuckDBPyConnection, bool], Identity] = field(default=lambda *_: Identity("", ()))
 
     @property
     def rows(self) -> int | None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable
+from dataclasses import replace
+from functools import partial
 from glob import has_magic
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-from duckdb import DuckDBPyConnection
+from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 from ldpsql.bulk.reading.files import EXPECTED, format_of, stored
 from ldpsql.bulk.reading.parts import Part, Source
 from ldpsql.bulk.reading.relations import selected, snapshot_of
 from ldpsql.bulk.reading.streams import stream
 from ldpsql.domains.arrays import is_pandas_frame, pandas_names
+from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_statement
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import LdpError, SourceRefused
 from ldpsql.quoting import quoted, text_literal
@@ -89,7 +92,15 @@ def _streamed(frame: Any) -> Source:
         part = Part(("stream",), len(frame), lambda wanted, *_: stream(frame, wanted))
         return Source(pandas_names(frame), [part])
     rows = getattr(frame, "num_rows", getattr(frame, "height", None))
-    return Source(stream(frame, ()).schema.names, [Part(("stream",), rows, lambda wanted, *_: stream(frame, wanted))])
+    streamed = Source(stream(frame, ()).schema.names, [Part(("stream",), rows, lambda wanted, *_: stream(frame, wanted))])
+    return replace(streamed, whose=partial(_of_relation, frame)) if isinstance(frame, DuckDBPyRelation) else streamed
+
+
+def _of_relation(relation: DuckDBPyRelation, cursor: DuckDBPyConnection, rows: bool) -> Identity:
+    """Return whose rows a relation of DuckDB has; it is not identified if it is of another connection."""
+    sql = relation.sql_query()
+    found = identity_of_statement(cursor, sql) or Identity("", ())
+    return replace(found, rows=digest_of(cursor, sql)) if rows and found.base else found
 
 
 def _table(con: DuckDBPyConnection, name: str) -> Source:
@@ -97,7 +108,9 @@ def _table(con: DuckDBPyConnection, name: str) -> Source:
         table = cursor.table(name)
         rows = table.aggregate("count(*)").to_arrow_table().column(0)[0].as_py()
         names = table.columns
-    return Source(names, [_table_part(con, name, rows)], kind="table")
+    return Source(
+        names, [_table_part(con, name, rows)], kind="table", whose=lambda at, every: identity_of(at, name, rows=every)
+    )
 
 
 def _table_part(con: DuckDBPyConnection, name: str, rows: int | None, snapshot: DuckDBPyConnection | None = None) -> Part:

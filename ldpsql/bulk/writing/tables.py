@@ -10,9 +10,9 @@ from pathlib import Path
 import duckdb
 from duckdb import DuckDBPyConnection
 
+from ldpsql.engine.identity import table_of
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import DestinationRefused
-from ldpsql.ledger.datasets import table_of
 from ldpsql.quoting import quoted, text_literal
 
 _REMARK = "ldpsql release "
