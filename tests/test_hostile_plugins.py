@@ -10,13 +10,13 @@ import types
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from pydantic import field_serializer, model_validator
+from pydantic import BeforeValidator, field_serializer, model_validator
 
 import ldpsql
 from ldpsql import CategoricalMechanism, Channel, Domain, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, certify, hookimpl
@@ -404,10 +404,40 @@ def test_a_mechanism_that_changes_the_epsilon_that_users_write_is_refused() -> N
         def _louder(cls, arguments: dict[str, object]) -> dict[str, object]:
             return {**arguments, "epsilon": 30}
 
-    loaded, plugin = added(Deaf)
-    assert plugin.status == "ok", plugin.reason
-    with pytest.raises(LdpError, match="changes the epsilon"):
-        loaded.mechanism("deaf(0.1, ['Lima', 'Oslo'])")
+    class Later(Honest):
+        name = "later"
+
+        def model_post_init(self, _: object) -> None:
+            self.__dict__["epsilon"] = BOLD
+
+    class Gone(Honest):
+        name = "gone"
+
+        def model_post_init(self, _: object) -> None:
+            del self.__dict__["epsilon"]
+
+    class Reading(Honest):
+        name = "reading"
+        epsilon: Annotated[Epsilon, BeforeValidator(lambda _: BOLD)]
+
+    for kind in (Deaf, Later, Gone, Reading):
+        loaded, plugin = added(kind)
+        assert plugin.status == "ok", plugin.reason
+        with pytest.raises(LdpError, match="changes the epsilon"):
+            loaded.mechanism(f"{kind.name}(0.1, ['Lima', 'Oslo'])")
+        with pytest.raises(LdpError, match="changes the epsilon"):
+            kind(epsilon=Epsilon.parse("0.1"), domain=Domain.of(CITIES))
+
+
+def test_a_plugin_that_reads_its_parameters_by_itself_is_broken() -> None:
+    class Own(Honest):
+        name = "own"
+
+        def __init__(self, **written: Any) -> None:
+            super().__init__(**{**written, "epsilon": 30})
+
+    _, plugin = added(Own)
+    assert (plugin.status, plugin.reason) == ("broken", "the plugin class Own has its own __init__")
 
 
 READING = [

@@ -19,7 +19,7 @@ from ldpsql.privacy.claims import Epsilon
 from ldpsql.privacy.owned import of_core
 
 _PLAIN = (int, str, float, bool, NoneType, Fraction, Domain)
-_FINAL = ("__eq__", "__hash__", "given", "to_json", "__str__", "parameters", "model_fields")
+_FINAL = ("__init__", "__eq__", "__hash__", "given", "to_json", "__str__", "parameters", "model_fields")
 
 
 class SpecKey:

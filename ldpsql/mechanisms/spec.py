@@ -22,7 +22,7 @@ from pydantic_core import PydanticUndefined
 
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
-from ldpsql.errors import InvalidParameter, UnknownName
+from ldpsql.errors import InvalidParameter, InvalidSpec, UnknownName
 from ldpsql.mechanisms.parts import Parts
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.quoting import text_literal
@@ -107,6 +107,23 @@ class Spec(BaseModel):
     kind: ClassVar[str] = "plugin"
     name: ClassVar[str]
     added: ClassVar[tuple[str, ...]] = ()  # parameters of later versions: they come last, so that positions keep their meaning
+
+    def __init__(self, **written: Any) -> None:
+        """Validate the parameters, and compare the epsilons that are stored with those that the caller wrote.
+
+        Raises:
+            InvalidSpec: if a plugin stores another epsilon, so that its reports would cost more than was asked for.
+
+        """
+        super().__init__(**written)
+        kept: dict[str, Any] = BaseModel.__dict__["__dict__"].__get__(self)  # whatever the class makes of its attributes
+        for name, field in type(self).model_fields.items():
+            asked = written.get(name, field.default)
+            limits = name == "epsilon" or Epsilon in (type(kept.get(name)), field.annotation)
+            if limits and asked not in (None, PydanticUndefined) and kept.get(name) != Epsilon.parse(asked):
+                raise InvalidSpec(
+                    f"{self.name} changes the {name} that it is given", "keep it as it is: the claim is a part of it"
+                )
 
     @cached_property
     def _hash(self) -> int:
