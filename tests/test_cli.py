@@ -373,22 +373,32 @@ def test_report_and_plan_draw(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_enable_and_disable_keep_the_comments_of_the_settings(project: Path) -> None:
-    text = (project / "ldpsql.toml").read_text(encoding="utf-8")
+def test_disable_revokes_in_every_folder_what_enable_granted(project: Path, tmp_path: Path) -> None:
+    own, elsewhere = project / "own.toml", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    own.write_text("# mine\n[defaults]\nformat = 'json'\n", encoding="utf-8")
+    before = (project / "ldpsql.toml").read_text(encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name != "LDPSQL_PLUGINS"}
-    environment["LDPSQL_CONFIG"] = str(project / "own.toml")
+    environment["LDPSQL_CONFIG"] = str(own)
 
-    def plugins(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def plugins(*arguments: str, cwd: Path = project) -> subprocess.CompletedProcess[str]:
         command = [COMMAND, "plugins", *arguments]
-        return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
     assert plugins("enable", "coin").returncode == 0
-    changed = (project / "ldpsql.toml").read_text(encoding="utf-8")
-    assert changed.startswith(text)
-    assert 'allow = ["coin"]' in changed
-    assert "mechanism  coin" in plugins("show", "coin").stdout
-    assert plugins("disable", "coin").returncode == 0
-    assert "not enabled" in plugins("show", "coin").stderr
+    assert own.read_text(encoding="utf-8").startswith("# mine")
+    assert 'allow = ["coin"]' in own.read_text(encoding="utf-8")
+    assert (project / "ldpsql.toml").read_text(encoding="utf-8") == before
+    for folder in (project, elsewhere):
+        assert "mechanism  coin" in plugins("show", "coin", cwd=folder).stdout
+    assert plugins("disable", "coin", cwd=elsewhere).returncode == 0
+    for folder in (project, elsewhere):
+        assert "not enabled" in plugins("show", "coin", cwd=folder).stderr
+    (elsewhere / "ldpsql.toml").write_text("[plugins]\nallow = ['another']\n", encoding="utf-8")
+    assert "allows other plugins only" in plugins("enable", "coin", cwd=elsewhere).stderr
+    own.write_text("[plugins]\nallow = ['*']\n", encoding="utf-8")
+    refused = plugins("disable", "coin")
+    assert (refused.returncode, "allows all plugins" in refused.stderr) == (2, True)
 
 
 def test_the_first_words_load_no_engine() -> None:

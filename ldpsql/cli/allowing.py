@@ -1,4 +1,4 @@
-"""The allow-list in a settings file; the rest of the file, also its comments, stays as it is."""
+"""The allow-list in the user's own settings file; the rest of the file, also its comments, stays as it is."""
 
 from __future__ import annotations
 
@@ -33,21 +33,52 @@ def installed(name: str) -> EntryPoint:
     return next(point for point in points if package_of(point) == packages[0])
 
 
-def allow(name: str, *, user: bool) -> list[Path]:
-    """Allow the package of an installed plugin in the user's own file and, unless ``user``, in the project's; return the files.
+def allow(name: str) -> Path:
+    """Allow the package of an installed plugin in the user's own file, the only place that grants anything; return the file.
 
-    The command is the user's consent. A project's file alone allows nothing, because it may be part of a download.
+    A project's file may be part of a download, so it can only narrow what the user allows: see `narrowed`.
     """
-    package = short_name(package_of(installed(name)))
-    return [change(package, allowed=True, user=True), *([] if user else [change(package, allowed=True, user=False)])]
+    return _change(short_name(package_of(installed(name))), allowed=True)
 
 
-def change(name: str, *, allowed: bool, user: bool) -> Path:
+def disallow(name: str) -> Path:
+    """Remove a plugin from the user's own file, which revokes it in every folder; return the file.
+
+    Raises:
+        UnknownName: if the file does not allow it.
+        BadSettings: if the file allows all plugins.
+
+    """
+    listed, package = _allowed(), next(iter(packages_of(name)), name)
+    if "*" in listed:
+        raise BadSettings(
+            f"{settings.user_file()} allows all plugins", "write the names of those that you trust in place of '*'"
+        )
+    if not is_allowed(package):
+        raise UnknownName("allowed plugin", name, listed, "does LDPSQL_PLUGINS allow it? see ldpsql plugins list")
+    return _change(package, allowed=False)
+
+
+def is_allowed(name: str) -> bool:
+    """Return whether the user's own file names a package."""
+    return short_name(name) in map(short_name, _allowed())
+
+
+def warn_of_others(name: str | None = None) -> None:
+    """Write a note on stderr if the environment overrides the file, or the project's file leaves out a plugin."""
+    if "LDPSQL_PLUGINS" in os.environ:
+        sys.stderr.write("note: LDPSQL_PLUGINS is set and takes precedence over this file\n")
+    chosen = settings.load()
+    if name is not None and short_name(package_of(installed(name))) not in map(short_name, chosen.allow or ()):
+        sys.stderr.write(f"note: [plugins] in {chosen.project} allows other plugins only; add this one there to use it here\n")
+
+
+def _change(name: str, *, allowed: bool) -> Path:
     """Add a plugin to the allow-list, or remove it; return the file, which is created if it does not exist."""
-    path = _file(user=user)
+    path = settings.user_file()
     document = _read(path)
     listed = document.setdefault("plugins", tomlkit.table()).setdefault("allow", tomlkit.array())
-    if allowed and name not in listed:
+    if allowed and name not in listed and "*" not in listed:
         listed.append(name)
     for item in [item for item in listed if not allowed and short_name(item) == short_name(name)]:
         listed.remove(item)
@@ -56,37 +87,8 @@ def change(name: str, *, allowed: bool, user: bool) -> Path:
     return path
 
 
-def disallow(name: str, *, user: bool) -> Path:
-    """Remove a plugin from the allow-list; return the file that allowed it.
-
-    Raises:
-        UnknownName: if the file does not allow it.
-
-    """
-    listed, package = _allowed(user=user), next(iter(packages_of(name)), name)
-    if not is_allowed(package, user=user):
-        hint = "does LDPSQL_PLUGINS allow it, or your own file (--user)? see ldpsql plugins list"
-        raise UnknownName("allowed plugin", name, listed, hint)
-    return change(package, allowed=False, user=user)
-
-
-def is_allowed(name: str, *, user: bool) -> bool:
-    """Return whether the file allows a package."""
-    return short_name(name) in map(short_name, _allowed(user=user))
-
-
-def warn_of_environment() -> None:
-    """Write a note on stderr if the environment overrides the files."""
-    if "LDPSQL_PLUGINS" in os.environ:
-        sys.stderr.write("note: LDPSQL_PLUGINS is set and takes precedence over this file\n")
-
-
-def _allowed(*, user: bool) -> list[str]:
-    return list(_read(_file(user=user)).get("plugins", {}).get("allow", []))
-
-
-def _file(*, user: bool) -> Path:
-    return settings.user_file() if user else settings.project_file() or Path(settings.FILE)
+def _allowed() -> list[str]:
+    return list(_read(settings.user_file()).get("plugins", {}).get("allow", []))
 
 
 def _read(path: Path) -> Any:

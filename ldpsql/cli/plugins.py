@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ldpsql.mechanisms.spec import Spec
 
 app = typer.Typer(help="List, show, check, make and install plugins.", no_args_is_help=True)
-UserOption = Annotated[bool, typer.Option("--user", help="In your own settings instead of the project's ldpsql.toml.")]
 
 
 @app.command(name="list", epilog="Example: ldpsql plugins list --format json")
@@ -117,21 +116,21 @@ def check(
 
 
 @app.command(epilog="Example: ldpsql plugins enable coin")
-def enable(name: Annotated[str, typer.Argument(help="An installed plugin.")], user: UserOption = False) -> None:
-    """Allow an installed plugin to be loaded: in your own file and, without --user, in the project's too."""
+def enable(name: Annotated[str, typer.Argument(help="An installed plugin.")]) -> None:
+    """Allow an installed plugin to be loaded, in your own settings; a project's settings can only leave out plugins."""
     from ldpsql.cli import allowing
 
-    typer.echo(f"'{name}' is allowed in {' and '.join(map(str, allowing.allow(name, user=user)))}", err=True)
-    allowing.warn_of_environment()
+    typer.echo(f"'{name}' is allowed in {allowing.allow(name)}", err=True)
+    allowing.warn_of_others(name)
 
 
 @app.command(epilog="Example: ldpsql plugins disable coin")
-def disable(name: Annotated[str, typer.Argument(help="A plugin that is allowed.")], user: UserOption = False) -> None:
-    """Remove a plugin from those that are allowed."""
+def disable(name: Annotated[str, typer.Argument(help="A plugin that is allowed.")]) -> None:
+    """Remove a plugin from those that are allowed, in every folder."""
     from ldpsql.cli import allowing
 
-    typer.echo(f"'{name}' is no longer allowed in {allowing.disallow(name, user=user)}", err=True)
-    allowing.warn_of_environment()
+    typer.echo(f"'{name}' is no longer allowed in {allowing.disallow(name)}", err=True)
+    allowing.warn_of_others()
 
 
 @app.command(epilog="Example: ldpsql plugins new spinner")
@@ -168,6 +167,5 @@ def uninstall(name: Annotated[str, typer.Argument(help="An installed plugin.")])
 
     package = installing.uninstall(name)
     typer.echo(f"'{name}' is removed", err=True)
-    for user in (False, True):
-        if allowing.is_allowed(package, user=user):
-            allowing.change(package, allowed=False, user=user)
+    if allowing.is_allowed(package):
+        allowing.disallow(package)
