@@ -39,10 +39,12 @@ def _verdict(old: Term | None, new: Term | None) -> str:
     some = new or old
     if some is None or (old and new and (old.level is None or new.level is None)):
         return WEAKER  # values without an order
-    ends = [some.without if term is None else _level(term) for term in (old, new)]
-    if ends[0] == ends[1]:
+    before, after = (some.without if term is None else _level(term) for term in (old, new))
+    if before is None or after is None:
+        return WEAKER
+    if before == after:
         return CHANGED
-    return WEAKER if ends[1] > ends[0] else STRONGER
+    return WEAKER if after > before else STRONGER
 
 
 def _level(term: Term) -> Level:

@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 
 from ldpsql.channels import RepeatedHash
+from ldpsql.domains.domain import Domain
 from ldpsql.domains.exported import exported
 from ldpsql.errors import LdpError, SourceRefused
 from ldpsql.ledger.frequency import frequency_of
@@ -42,7 +43,7 @@ class Term:
         term: what it is about.
         value: what it says, as text.
         level: how much it permits; a higher level is weaker. None if two values have no order: a change is then weaker.
-        without: the level if the term is not there.
+        without: the level if the term is not there. None if to have the term or not has no order either.
 
     """
 
@@ -50,7 +51,7 @@ class Term:
     term: str
     value: str
     level: Level | None = field(compare=False)
-    without: Level = field(default=-inf, compare=False)
+    without: Level | None = field(default=-inf, compare=False)
 
 
 def read_settings(path: Path) -> dict[str, dict[str, Any]]:
@@ -90,9 +91,9 @@ def _terms(read: Mapping[str, Any], folder: Path) -> list[Term]:
 
 
 def _of_plugins(section: Mapping[str, Any]) -> Iterator[Term]:
-    """Yield the packages whose code may run; without a list, the user's own file decides."""
+    """Yield the packages whose code may run; without a list, the user's own file decides. Each difference is weaker."""
     if section.get("allow") is not None:
-        yield Term("[plugins]", "allow", ", ".join(sorted(section["allow"])) or "none", None, inf)
+        yield Term("[plugins]", "allow", ", ".join(sorted(section["allow"])) or "none", None, None)
 
 
 def mechanism(name: str, spec: Any, section: str = "[mechanisms]") -> Mechanism:
@@ -146,9 +147,11 @@ def _of_table(name: str, table: Mapping[str, Any], named: Mapping[str, Any]) -> 
 
 
 def _of_mechanism(place: str, name: str, made: Mechanism, without: Level) -> Iterator[Term]:
-    """Yield what a report costs, and the mechanism: another one of the same cost is a change that is not weaker.
+    """Yield what a report costs, of which values, and the mechanism: another one of all this is a change that is not weaker.
 
-    A mechanism that is only named costs nothing until somebody uses it, but a new one permits more.
+    Another domain, and a rule for NULL or for other values that is gone or means another value, are weaker: the same report
+    then says something else about a person. A mechanism that is only named costs nothing until somebody uses it, but a new
+    one permits more.
     """
     certified = certify(made)
     claim = certified.certificate.claim
@@ -156,12 +159,24 @@ def _of_mechanism(place: str, name: str, made: Mechanism, without: Level) -> Ite
     yield Term(place, f"{name}, {cost.currency}", str(claim.epsilon), claim.epsilon.value, without)
     if cost.delta:
         yield Term(place, f"{name}, delta", delta_text(cost.delta), Fraction(cost.delta), 0)
+    yield Term(place, f"{name}, domain", domain_text(certified), None, without)
+    for rule in ("nulls", "outside"):
+        if (meaning := getattr(made, rule)) is not None:
+            yield Term(place, f"{name}, {rule}", meaning, None, inf)
     if isinstance(claim, MetricLdp):
         yield Term(place, f"{name}, distances", distances(certified, claim.metric), None, without)
     if isinstance(certified.channel, RepeatedHash):
         kept = permanent_claim(certified).epsilon
         yield Term(place, f"{name}, epsilon of {PERMANENT}", str(kept), kept.value, without)
     yield Term(place, f"{name}, mechanism", str(made), 0, 0)
+
+
+def domain_text(certified: CertifiedMechanism) -> str:
+    """Return the values of a mechanism as a text that differs for different ones; their order is part of the mechanism."""
+    values = certified.values
+    written = sorted(values.written.to_pylist()) if type(values) is Domain else exported(values)
+    digest = sha256(json.dumps(written).encode()).hexdigest()[:16]
+    return f"{len(written):,} values, SHA-256 {digest}" if type(values) is Domain else f"SHA-256 {digest}"
 
 
 def distances(certified: CertifiedMechanism, metric: Metric) -> str:
