@@ -14,7 +14,8 @@ from ldpsql import Channel, DenseChannel, KeepOrSpread, LdpError, Mechanism, Not
 from ldpsql.channels import TOTAL, Codes, floor_mixing
 from ldpsql.channels.exact import exp_below, log_ratio
 from ldpsql.channels.randomness import Words, random_words
-from ldpsql.privacy.claims import Epsilon, PureLdp
+from ldpsql.privacy.certificate import certificate
+from ldpsql.privacy.claims import ApproximateLdp, Epsilon, PureLdp
 from ldpsql.registry.registry import registry
 from ldpsql.testing import check_mechanism, check_sampler
 
@@ -209,3 +210,25 @@ def test_a_table_that_exceeds_its_claim_by_one_unit_is_refused() -> None:
     assert certify(registry().mechanism({**exact, "epsilon": str(kept)})).certificate.slack >= 0
     with pytest.raises(NotPrivate, match="above the claimed"):
         certify(registry().mechanism({**exact, "epsilon": str(below)}))
+
+
+def test_a_delta_is_certified_to_one_unit() -> None:
+    """Two reports exceed the limit, so their shares of delta add up; the sums are computed again in fractions."""
+    rows = [[6, 7, 1, 2], [1, 1, 7, 7], [4, 4, 4, 4]]
+    channel, epsilon = (
+        DenseChannel(np.array([[part << 60 for part in row] for row in rows], dtype=np.uint64)),
+        Epsilon.parse("0.7"),
+    )
+    limit = ApproximateLdp(epsilon, Fraction(0)).limit
+    over = [[max(Fraction(0), a - limit * b) for a, b in zip(x, y, strict=True)] for x in rows for y in rows]
+    delta = max(sum(each, start=Fraction(0)) for each in over) / 16
+    assert certificate(channel, ApproximateLdp(epsilon, delta)).delta == delta
+    with pytest.raises(NotPrivate, match="above the claimed"):
+        certificate(channel, ApproximateLdp(epsilon, delta - Fraction(1, 1 << 90)))
+
+
+def test_one_column_of_several_keeps_the_largest_epsilon_of_all() -> None:
+    columns = {"a": krr(1), "b": krr(3), "c": krr(2)}
+    proof = certify(registry().mechanism({"mechanism": "one_of", "columns": columns})).certificate
+    assert proof.ratio == certify(columns["b"]).certificate.ratio
+    assert proof.epsilon == certify(columns["b"]).certificate.epsilon

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ldpsql import DenseChannel, InvalidParameter, KeepOrSpread
-from ldpsql.channels import TOTAL, TableChannel, floor_mixing
+from ldpsql.channels import TOTAL, IndependentBits, Subsets, TableChannel, floor_mixing
+from ldpsql.channels.bits import coins
 from ldpsql.channels.exact import exp_below
 from ldpsql.channels.randomness import random_words
 from ldpsql.errors import PrivacyLeakWarning
@@ -125,6 +126,37 @@ def test_draws_that_share_words_have_exactly_the_weights_of_the_channel(
         counted[same[0]] += stop - start
 
     assert counted == [weight << width for weight in channel.weights()[0].tolist()]
+
+
+@pytest.mark.parametrize("weight", [1 << 63, 3 << 62, 5 << 61, 11 << 58])
+def test_bits_are_set_by_exactly_as_many_words_as_their_weight(weight: int) -> None:
+    """All combinations of one bit of each word are bits of one draw; as many words are read as the weight has digits."""
+    digits = 64 - (weight & -weight).bit_length() + 1
+    combinations = np.arange(1 << digits)
+    read = iter(np.packbits(combinations >> digit & 1, bitorder="little") for digit in range(digits))
+
+    def words(count: int) -> NDArray[np.uint64]:
+        return np.resize(np.frombuffer(next(read).tobytes().ljust(8 * count, b"\0"), dtype=np.uint64), count)
+
+    drawn = coins(weight, -(-len(combinations) // 64), words).tobytes()
+    bits = np.unpackbits(np.frombuffer(drawn, np.uint8), bitorder="little")[: len(combinations)]
+    assert bits.sum() << (64 - digits) == weight
+
+
+def test_the_own_bit_is_set_by_exactly_as_many_words_as_its_weight() -> None:
+    own = (1 << 63) + 12345
+    channel = IndependentBits(2, own, 1 << 62)
+    for word, held in ((0, 1), (own - 1, 1), (own, 0), (TOTAL - 1, 0)):
+        read = iter([[0], [0], [word]])  # two words for the other bits
+        drawn = channel.draw(np.zeros(1, np.int32), lambda _, read=read: np.array(next(read), np.uint64))  # type: ignore[misc]
+        assert drawn.tolist() == [[held]]
+
+
+def test_subsets_whose_keys_are_equal_are_drawn_again() -> None:
+    channel = Subsets(4, 2, 1 << 63)
+    read = iter([[0], [5, 5, 5], [5, 7, 5], [3, 9, 8]])  # whether the value is held, then keys of the three others
+    drawn = channel.draw(np.zeros(1, np.int32), lambda _: np.array(next(read), np.uint64))
+    assert drawn.tolist() == [[0b0011]]
 
 
 @pytest.mark.parametrize("size", [2, 10, 100, 1000, 100_000])

@@ -125,6 +125,12 @@ def test_a_release_draws_each_row_once(watched: DuckDBPyConnection) -> None:
         refused(watched, "SELECT ldp.perturb(city, city()) FROM people, range(2)")
 
 
+def test_draws_that_a_release_leaves_end_with_it(watched: DuckDBPyConnection) -> None:
+    with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
+        watched.execute(f"{PERTURB} LIMIT 100")
+    refused(watched, f"{PERTURB} LIMIT 1")
+
+
 def test_a_release_draws_no_other_mechanism(watched: DuckDBPyConnection) -> None:
     with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
         refused(watched, "SELECT ldp.perturb(city, ldp.krr(2.0, ['Lima', 'Oslo', 'Rome', 'Kyiv'])) FROM people")
@@ -244,6 +250,27 @@ def test_a_forked_process_draws_nothing_of_its_parents_charge(watched: DuckDBPyC
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         watched.execute(PERTURB)
+
+
+def test_a_forked_process_draws_no_permanent_report_of_its_parents_charge(tmp_path: Path) -> None:
+    Key.create(tmp_path / "key")
+    ledger = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=2, privacy_unit="id"))
+    with ldpsql.connect(ledger=ledger.path, key=tmp_path / "key") as con:
+        con.execute("CREATE TABLE people AS SELECT i AS id, 'Lima' AS city FROM range(5) t(i)")
+        con.execute("CREATE MACRO city() AS ldp.krr(1.0, ['Lima', 'Oslo'])")
+        with ldpsql.release(con, "people", {"city": "city()"}, "reports", permanent=True):
+            guard = guard_of(con)
+            assert guard is not None
+            (charged,) = guard.permanent.values()
+            guard.check_charged(charged, charged)
+            child = os.fork()
+            if not child:
+                try:
+                    guard.check_charged(charged, charged)
+                except NotReleased:
+                    os._exit(7)
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_a_release_inside_of_another_is_refused_before_it_is_charged(watched: DuckDBPyConnection, path: Path) -> None:

@@ -30,7 +30,9 @@ from ldpsql.errors import (
     WrongType,
 )
 from ldpsql.ledger import Ledger, Policy
+from ldpsql.ledger.accounts import load, store
 from ldpsql.ledger.entries import clock
+from ldpsql.ledger.file import reading, writing
 from ldpsql.ledger.policy import Cost
 from ldpsql.privacy.claims import PureLdp
 from ldpsql.registry.registry import registry
@@ -63,6 +65,7 @@ def test_costs_are_rounded_up_and_budgets_down(path: Path) -> None:
     assert spent(ledger) == ["0.000001"]
     with pytest.raises(BudgetExceeded):
         ledger.charge("people", {"city": krr("0.000001000001")}, "two")
+    assert Policy(epsilon_budget=1, delta_budget="0.0000000000000019").allowance("epsilon").delta == 1
 
 
 def test_columns_of_one_group_add_up_and_groups_do_not(path: Path) -> None:
@@ -146,6 +149,17 @@ def test_the_same_release_is_stored_and_free(path: Path) -> None:
     assert not ledger.charge("people", {"city": krr("0.1")}, "reports", again=True).stored
 
 
+def test_the_same_release_of_other_people_is_another_one(path: Path) -> None:
+    ledger = Ledger.open(path, Policy(epsilon_budget=1, privacy_unit="id"))
+    ledger.publish(ledger.charge("people", {"city": krr("1")}, "reports", users=["ann"]))
+    assert ledger.charge("people", {"city": krr("1")}, "reports", users=["ann"]).stored
+    assert not ledger.charge("people", {"city": krr("1")}, "reports", users=["bob"]).stored
+    (balance,) = ledger.balances()
+    assert (balance.people, balance.spent) == (2, "1")
+    with pytest.raises(BudgetExceeded):  # ann has spent all of hers
+        ledger.charge("people", {"city": krr("1")}, "reports", users=["ann", "bob", "cleo"])
+
+
 def test_a_release_that_was_not_published_is_charged_again_unless_it_is_resumed(path: Path) -> None:
     ledger = Ledger.open(path, Policy(epsilon_budget=3))
     with pytest.raises(ZeroDivisionError), ledger.release("people", {"city": krr("1")}, "reports"):
@@ -168,6 +182,39 @@ def test_a_window_renews_the_budget_after_it_has_passed(path: Path, monkeypatch:
     with pytest.raises(BudgetExceeded):
         ledger.charge("people", {"city": krr("1")}, "three")
     ledger.check()
+
+
+def test_a_window_ends_to_the_microsecond(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, begin, hour = Ledger.open(path, Policy(epsilon_budget=1, budget_window="1 hour")), clock() + 10**9, 3600 * 10**6
+
+    def charge(at: int, destination: str) -> None:
+        monkeypatch.setattr("ldpsql.ledger.entries.clock", lambda: begin + at)
+        ledger.charge("people", {"city": krr("1")}, destination)
+
+    charge(0, "one")
+    with pytest.raises(BudgetExceeded):
+        charge(hour - 1, "too early")
+    charge(hour, "two")
+    with pytest.raises(BudgetExceeded):
+        charge(2 * hour - 1, "too early")
+    charge(2 * hour, "three")
+    ledger.check()
+
+
+def test_a_policy_that_changes_while_user_ids_are_read_refuses_the_charge(path: Path) -> None:
+    wide = Policy(epsilon_budget=9, privacy_unit="id")
+    ledger, other = Ledger.open(path, wide), Ledger.open(path)
+
+    class Ids:
+        """User ids that take long to read: until they are, another process adopts a smaller budget."""
+
+        def __arrow_c_array__(self, schema: Any = None) -> Any:
+            other.adopt(Policy(epsilon_budget=1, privacy_unit="id"))
+            return pa.array(["ann"]).__arrow_c_array__(schema)
+
+    with pytest.raises(PolicyMismatch, match="changed meanwhile"):
+        ledger.charge("people", {"city": krr("5")}, "reports", users=Ids())
+    assert ledger.history() == []
 
 
 def test_a_clock_that_goes_back_opens_no_window(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,6 +332,19 @@ def test_check_finds_an_account_that_was_lowered(path: Path) -> None:
         db.execute("UPDATE spent SET people = zeroblob(length(people))")
     db.close()
     with pytest.raises(LedgerDamaged, match="does not add up"):
+        ledger.check()
+
+
+@pytest.mark.parametrize("field", ["epsilon_ever", "delta_ever"])
+def test_check_compares_what_everybody_ever_spent_with_the_charges(path: Path, field: str) -> None:
+    """A program that knows the seals writes another sum: every row is as it was sealed, and only the sums tell."""
+    ledger = Ledger.open(path, Policy(epsilon_budget=9))
+    ledger.charge("people", {"city": krr("1")}, "one")
+    with reading(path) as db, writing(db):
+        people = load(db, 1).copy()
+        people[field] += 1
+        store(db, 1, people)
+    with pytest.raises(LedgerDamaged, match="people"):
         ledger.check()
 
 

@@ -40,6 +40,8 @@ REDRAWS = {
         CREATE TEMP VIEW v AS SELECT noisy(city) FROM people""",
     "query of a string": "CREATE VIEW v AS FROM query('SELECT ldp.perturb(city, city()) FROM people')",
     "query in a query": """CREATE VIEW v AS FROM query('FROM query(''SELECT ldp.perturb(city, city()) FROM people'')')""",
+    "serialised plan": """CREATE VIEW v AS FROM
+        json_execute_serialized_sql(json_serialize_sql('SELECT ldp.perturb(city, city()) FROM people'))""",
     "query of no constant": "CREATE VIEW v AS FROM query('SELECT ldp.per' || 'turb(city, city()) FROM people')",
     "query in a macro": """CREATE MACRO run(s) AS TABLE FROM query(s);
         CREATE VIEW v AS FROM run('SELECT ldp.perturb(city, city()) FROM people')""",

@@ -1,0 +1,224 @@
+"""What people call: the lint, dbt, exported SQL, clients, the command line, and what errors say."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    # The lint
+    Mutant(
+        "ldpsql/sql/drawing.py",
+        "self._running = frozenset({_RUNS_TEXT, _RUNS_PLANS})",
+        "self._running = frozenset({_RUNS_TEXT})",
+        "a view that runs a serialised plan draws unseen",
+        "tests/test_lint.py",
+    ),
+    Mutant(
+        "ldpsql/sql/drawing.py",
+        "        if not statement.only_constants(_RUNS_TEXT, or_calls=WRITTEN_CALL):\n            return True",
+        "        if not statement.only_constants(_RUNS_TEXT, or_calls=WRITTEN_CALL):\n            return False",
+        "a view that puts SQL together draws unseen",
+        "tests/test_lint.py",
+    ),
+    Mutant(
+        "ldpsql/sql/drawing.py",
+        "            while new := {name for name, body in self._macros if self._calls(body) & self._drawing} - self._drawing:",
+        "            if new := {name for name, body in self._macros if self._calls(body) & self._drawing} - self._drawing:",
+        "a macro of a macro that perturbs draws unseen",
+        "tests/test_lint.py tests/test_dbt.py",
+    ),
+    Mutant(
+        "ldpsql/sql/lint.py",
+        "[*macros, *con.sql(_PREPARED).fetchall()]",
+        "[*macros]",
+        "prepared statements are not read",
+        "tests/test_lint.py",
+    ),
+    Mutant(
+        "ldpsql/sql/repeated.py",
+        '"map_contains_entry", "nullif", "split_part", "weighted_avg",',
+        '"map_contains_entry", "split_part", "weighted_avg",',
+        "a draw in NULLIF, which gives two reports, is not seen",
+        "tests/test_lint.py",
+    ),
+    Mutant(
+        "ldpsql/sql/uses.py",
+        'return "filter" if inner is node.this else ""',
+        'return ""',
+        "CASE city WHEN is not seen to compare reports",
+        "tests/test_uses.py",
+    ),
+    Mutant(
+        "ldpsql/sql/uses.py",
+        '            if join.args.get("method") == "NATURAL":',
+        "            if False:",
+        "a NATURAL JOIN by a report is not seen",
+        "tests/test_uses.py",
+    ),
+    Mutant(
+        "ldpsql/sql/lineage.py",
+        "exp.Predicate | exp.Not | exp.And | exp.Or) or self._calls.of_ldpsql(node):",
+        "exp.Predicate | exp.Not | exp.And | exp.Or):",
+        "estimates are taken for reports",
+        "tests/test_uses.py",
+    ),
+    Mutant(
+        "ldpsql/sql/templates.py",
+        'return stripped if stripped.isidentifier() else "x"',
+        'return stripped if stripped.isidentifier() else ""',
+        "the SQL of a template with an expression cannot be read",
+        "tests/test_uses.py tests/test_lint.py",
+    ),
+    # dbt
+    Mutant(
+        "ldpsql/dbt/models.py",
+        'return "" if config.full_refresh is False else "incremental without full_refresh=false"',
+        'return ""',
+        "dbt build --full-refresh draws reports again",
+        "tests/test_dbt.py",
+    ),
+    Mutant(
+        "ldpsql/dbt/releases.py",
+        "            if opened is not None and succeeded:",
+        "            if opened is not None:",
+        "a model that failed is published",
+        "tests/test_dbt.py::test_what_would_overspend_or_failed_is_not_published",
+    ),
+    Mutant(
+        "ldpsql/dbt/statements.py",
+        '        if command == "show":',
+        "        if False:",
+        "dbt show draws reports that nobody keeps",
+        "tests/test_dbt.py",
+    ),
+    # Exported SQL
+    Mutant(
+        "ldpsql/sql/queries/votes.sql",
+        "{z} * {z} / (4 * total * total)",
+        "{z} * {z} / (2 * total * total)",
+        "exported intervals are too wide",
+        "tests/test_relational.py::test_duckdb_without_ldpsql_returns_the_same_to_twelve_digits",
+    ),
+    Mutant(
+        "ldpsql/sql/queries/linear.sql",
+        "SUM(p * (weight - inside * excess) * (weight - inside * excess)) AS second,",
+        "SUM(p * weight * weight) AS second,",
+        "exported errors of inversions leave out the scaling",
+        "tests/test_relational.py::test_every_linear_inversion_is_that_of_ldpsql_to_twelve_digits",
+    ),
+    Mutant(
+        "ldpsql/sql/relational.py",
+        'possible += f" AND {chosen} = {channel.chosen}"',
+        "possible += chosen[:0]",
+        "exported SQL counts subsets of another size",
+        "tests/test_relational.py",
+    ),
+    Mutant(
+        "ldpsql/sql/relational.py",
+        ">> {(size - 1) % 64}) <= 1",
+        ">> {(size - 1) % 64}) <= 3",
+        "exported SQL counts sets with a value beyond the domain",
+        "tests/test_relational.py",
+    ),
+    # Clients
+    Mutant(
+        "ldpsql/clients/js/keep_or_spread.mjs",
+        "size - 1) + 1;",
+        "size - 1) + 2;",
+        "a client draws another report than Python",
+        "tests/test_clients.py::test_node_draws_the_reports_of_python_from_the_same_words",
+    ),
+    Mutant(
+        "ldpsql/clients/js/core.mjs",
+        "  const word = buffer[--left];",
+        "  const word = buffer[left-- && 0];",
+        "a client uses a random word more than once",
+        "tests/test_clients.py::test_reports_follow_the_channel_with_the_random_words_of_node",
+    ),
+    Mutant(
+        "ldpsql/clients/js/subsets.mjs",
+        "if (held.filter(Boolean).length === count) return held;",
+        "return held;",
+        "a client draws subsets with too many values if keys are equal",
+        "tests/test_clients.py",
+    ),
+    Mutant(
+        "ldpsql/clients/js/domain_pairs.mjs",
+        'if (out.has(at)) throw new RangeError("a set holds a key twice");',
+        "",
+        "a client takes a set with a key twice",
+        "tests/test_clients.py",
+    ),
+    Mutant(
+        "ldpsql/clients/module.py",
+        '.replace("<", "\\\\u003c")',
+        "",
+        "a value of the domain ends the script of a page",
+        "tests/test_clients.py::test_a_module_can_stand_in_a_page_whatever_its_values_are",
+    ),
+    # The command line
+    Mutant(
+        "ldpsql/cli/perturb.py",
+        '    ] = "random",',
+        '    ] = "keep",',
+        "ldpsql perturb keeps the order of the rows",
+        "tests/test_bulk.py tests/test_cli.py",
+    ),
+    Mutant(
+        "ldpsql/cli/perturb.py",
+        "or len(set(columns)) < len(columns) or",
+        "or",
+        "the second mechanism of a column replaces the first",
+        "tests/test_bulk.py",
+    ),
+    Mutant(
+        "ldpsql/cli/output.py",
+        "        return value if isfinite(value) else None",
+        "        return value",
+        "JSON has numbers that JSON does not have",
+        "tests/test_cli.py::test_numbers_that_json_does_not_have_are_null",
+    ),
+    Mutant(
+        "ldpsql/cli/failures.py",
+        'return Failure(quoted[1], quoted[2], quoted[3] or "", exit_codes.get(quoted[1], 1))',
+        'return Failure(quoted[1], quoted[2], quoted[3] or "", 1)',
+        "a refusal inside of SQL has another exit code than outside",
+        "tests/test_cli.py::test_a_refusal_inside_sql_has_the_exit_code_of_its_kind_and_shows_no_raw_value",
+    ),
+    Mutant(
+        "ldpsql/cli/sarif.py",
+        "return path.as_uri() if path.is_absolute() else quote(path.as_posix())",
+        "return path.as_uri() if path.is_absolute() else path.as_posix()",
+        "a file with a space in its name has no address in a review",
+        "tests/test_lint.py tests/test_policy_review.py tests/test_uses.py",
+    ),
+    # What errors say
+    Mutant(
+        "ldpsql/errors/wording.py",
+        "_kept(part, names if place % 2 else names | _DUCKDB)",
+        "_kept(part, names | _DUCKDB)",
+        "a name from data that is a word of DuckDB is repeated within quotes",
+        "tests/test_hygiene.py tests/test_cli.py",
+    ),
+    Mutant(
+        "ldpsql/errors/wording.py",
+        '    if suggestion and "…" not in sentence:',
+        "    if suggestion:",
+        "a suggestion that resembles a raw value is shown",
+        "tests/test_hygiene.py tests/test_cli.py",
+    ),
+    Mutant(
+        "ldpsql/errors/boundary.py",
+        "    refusal.__cause__ = refusal.__context__ = None",
+        "    refusal.__cause__ = None",
+        "the traceback of an error holds the columns of the error before it",
+        "tests/test_tracebacks.py",
+    ),
+    Mutant(
+        "ldpsql/ledger/permanent.py",
+        "        if shared:",
+        "        if False:",
+        "a key that others can read is used",
+        "tests/test_permanent_runs.py tests/test_perturb_once.py tests/test_permanent_charges.py",
+    ),
+)
