@@ -1,9 +1,10 @@
 """``python -m benchmarks [--quick] [NAME ...]``: run the benchmarks, print their figures, write ``benchmarks/results.json``.
 
-Figures of other benchmarks on the same machine stay in that file. ``--record`` also writes the figures that have a bound into
-``README.md``, with the day and the commit, in place of the earlier table of the benchmark.
+Figures of other benchmarks on the same machine stay in that file. ``--check`` measures the short figures of each benchmark, and
+exits 1 if one is beyond its bound; see `benchmarks.checking`.
 
-A benchmark is a module of this folder with a function ``figures(quick: bool) -> list[Figure]``; it is not listed anywhere.
+A benchmark is a module of this folder with the functions ``figures(quick: bool) -> list[Figure]`` and ``check() ->
+Iterator[Figure]``; it is not listed anywhere.
 ``--only WORDS`` measures the lines of a long benchmark that contain all the words, and keeps the other lines of earlier runs. A
 benchmark with such lines has a function ``summary(figures) -> list[Figure]`` of means over all its lines.
 Linear algebra runs in one thread: more threads gain nothing on small matrices, and compete with other work.
@@ -15,7 +16,6 @@ import argparse
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
 from dataclasses import asdict
@@ -26,20 +26,21 @@ from pathlib import Path
 from pkgutil import iter_modules
 from time import perf_counter
 
-from benchmarks.figures import ONLY, Figure, table
+for library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # before NumPy is imported
+
+from benchmarks import checking  # noqa: E402
+from benchmarks.figures import ONLY, Figure, table  # noqa: E402
 
 HERE = Path(__file__).parent
 PACKAGES = (
-    "ldpsql", "duckdb", "polars", "pyarrow", "numpy", "scipy", "pyspark", "multi-freq-ldpy", "pure-ldp", "ldp-toolbox"
+    "ldpsql", "duckdb", "polars", "pyarrow", "numpy", "scipy", "multi-freq-ldpy", "pure-ldp", "ldp-toolbox"
 )  # fmt: skip
-
-
-SECTION = re.compile(r"<details><summary>(\w+): .*?</details>\n", re.DOTALL)  # of the results in the README
 
 
 def names() -> list[str]:
     """Return the modules that may be benchmarks."""
-    return sorted(module.name for module in iter_modules([str(HERE)]) if module.name not in ("__main__", "figures"))
+    return sorted(module.name for module in iter_modules([str(HERE)]) if module.name not in ("__main__", "checking", "figures"))
 
 
 def run(name: str, *, quick: bool) -> list[Figure]:
@@ -100,37 +101,6 @@ def write(out: Path, rows: dict[str, list[Figure]], measured: dict[str, str], *,
     out.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
 
 
-def section(name: str, figures: list[Figure], measured: str) -> str:
-    """Return the table of a benchmark for the README: the figures that have a bound, when they were measured, and on what."""
-    asked = [figure for figure in figures if figure.met is not None]
-    on = machine()
-    versions = ", ".join(f"{package} {on[package]}" for package in PACKAGES if on[package])
-    lines = [
-        f"<details><summary>{name}: {sum(bool(figure.met) for figure in asked)} of {len(asked)} figures as asked</summary>",
-        "",
-        f"Measured {measured} on {on['cores']} cores with Python {on['python']}, {versions}.",
-        "",
-        "| figure | value | asked | met |",
-        "|---|---|---|---|",
-    ]
-    for figure in asked:
-        met = "yes" if figure.met else "**no**"
-        lines.append(f"| {figure.what} | {figure.value:.3g} {figure.unit} | {figure.asked} | {met} |")
-    return "\n".join([*lines, "", "</details>\n"])
-
-
-def record(rows: dict[str, list[Figure]], measured: dict[str, str]) -> None:
-    """Write the figures that have a bound into the README of this folder; tables of other benchmarks stay."""
-    readme = HERE / "README.md"
-    head, start, rest = readme.read_text("utf-8").partition("<!-- results -->\n")
-    earlier_tables, end, tail = rest.partition("<!-- /results -->")
-    tables = {match[1]: match[0] for match in SECTION.finditer(earlier_tables)}
-    for name, figures in rows.items():
-        if any(figure.met is not None for figure in figures):
-            tables[name] = section(name, figures, measured[name])
-    readme.write_text(head + start + "\n".join(tables[name] for name in sorted(tables)) + end + tail, "utf-8")
-
-
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
@@ -139,15 +109,20 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", metavar="WORDS", help="the lines of a long benchmark that contain all these words"
     )
-    parser.add_argument("--record", action="store_true", help="write the figures that have a bound into README.md")
+    parser.add_argument("--check", action="store_true", help="short figures against their record: exits 1 beyond a bound")
+    parser.add_argument(
+        "--record", action="store_true", help="write the record of the short figures, at a commit without changes"
+    )
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     arguments = parser.parse_args()
     unknown = set(arguments.names) - set(names())
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
     os.environ[ONLY] = arguments.only
-    for library in ("OPENBLAS", "OMP", "MKL"):
-        os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # before NumPy is imported
+    if arguments.record:
+        checking.record(arguments.names or names(), machine())
+    if arguments.check or arguments.record:
+        sys.exit(checking.check(arguments.names or names()))
     rows, measured = earlier(arguments.out, quick=arguments.quick)
     for name in arguments.names or names():
         start = perf_counter()
@@ -157,8 +132,6 @@ def main() -> None:
             took = (perf_counter() - start) / 60
             print(f"\n{name}, {took:.1f} minutes\n{table([(name, figure) for figure in figures])}", flush=True)
             write(arguments.out, rows, measured, quick=arguments.quick)
-    if arguments.record:
-        record(rows, measured)
     missed = [figure.what for figures in rows.values() for figure in figures if figure.met is False]
     print(f"\nwrote {arguments.out.name}" + "".join(f"\nmissed: {what}" for what in missed))
 

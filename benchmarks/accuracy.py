@@ -250,3 +250,14 @@ def summary(lines: list[Figure]) -> list[Figure]:
             out.append(at_most(what, mean, MEAN) if name == "best" else Figure(what, mean))
         out.append(Figure(f"{name} / best published: mean of all workloads", float(np.mean(list(each.values())))))
     return out
+
+
+def check() -> Iterator[Figure]:
+    """Yield the error of ``best`` against NormSub, on the same reports, which have a fixed seed."""
+    for workload in synthetic():
+        if workload.n < 100_000 and workload.epsilon == 1.0:
+            likelihood = workload.likelihood(FEW)
+            best, published = (
+                workload.error(registry().estimator(name).fit(likelihood).theta).mean() for name in ("best", "inv_p")
+            )
+            yield Figure(f"best / inv_p: {workload.name}", float(best / published))

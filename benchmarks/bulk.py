@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 import ldpsql.polars
-from benchmarks.figures import Figure, at_most, cpu_clock, in_turns, peak_mebibytes
+from benchmarks.figures import Figure, against, at_most, cpu_clock, in_turns, peak_mebibytes
 
 K = 100
 KRR = f"krr(1, {list(range(K))})"
@@ -173,3 +174,22 @@ def _draw(sizes: list[int], times: list[float]) -> None:
         y=alt.Y("milliseconds:Q", scale=alt.Scale(domain=[0, 2e3 * max(times)])),
     )
     chart.save(Path(__file__).with_name("flat.svg"))
+
+
+def check() -> Iterator[Figure]:
+    """Yield the processor time of perturbing and counting a file against copying it."""
+    con = ldpsql.connect()
+    con.execute(f"CREATE MACRO m() AS ldp.krr(1, range({K}))")
+    with TemporaryDirectory() as name:
+        numbers, out, copy = (
+            _written(con, Path(name, "in.parquet"), 4),
+            str(Path(name, "out.parquet")),
+            str(Path(name, "copy.parquet")),
+        )
+        plain = partial(con.execute, f"COPY (FROM '{numbers}') TO '{copy}'")
+        kept = partial(ldpsql.perturb_copy, con, numbers, out, {"x": KRR}, replace=True, order="keep")
+        yield against("4 M BIGINT, order kept, against a copy", kept, plain)
+        shuffled = partial(ldpsql.perturb_copy, con, numbers, out, {"x": KRR}, replace=True)
+        yield against("4 M BIGINT, shuffled, against a copy", shuffled, plain)
+        counted = partial(con.execute, f"CREATE OR REPLACE TABLE c AS SELECT ldp.ibu(x, m()) FROM '{out}'")
+        yield against("4 M reports read, counted and estimated, against a copy", counted, plain)

@@ -118,3 +118,19 @@ def figures(quick: bool) -> list[Figure]:
             for name in ESTIMATORS if text in LISTED else ESTIMATORS[:1]:
                 out += covered(mechanism, n, repeats, name, drawn)
     return out
+
+
+def check() -> Iterator[Figure]:
+    """Yield root mean squares of errors in stated standard errors, of samples with a fixed seed: they should be 1."""
+    for text in LISTED[::2]:
+        mechanism, n = registry().mechanism(text), SIZES[-1]
+        op, draw = operator_of(mechanism), np.random.default_rng(1927)
+        counts = draw.multinomial(n, op.forward(TRUTH), 400).astype(np.float64)
+        estimates = estimate_likelihood(mechanism, Likelihood(op, counts), registry().estimator("inv(misfit='allow')"))
+        far = (estimates.fit.theta - TRUTH) / estimates.intervals.std_error
+        yield Figure(
+            f"{without_domain(mechanism)}: shares, root mean square in standard errors", float(np.sqrt((far**2).mean()))
+        )
+        mean = Mean(unbiased=True).measure(estimates)
+        far = (mean.estimate - MEAN) / mean.std_error
+        yield Figure(f"{without_domain(mechanism)}: mean, root mean square in standard errors", float(np.sqrt((far**2).mean())))

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from benchmarks.figures import Figure, at_least, at_most, peak_mebibytes
+from benchmarks.figures import Figure, against, at_least, at_most, peak_mebibytes
 from ldpsql import Fit, Likelihood, Status
 from ldpsql.channels import SetChannel
 from ldpsql.estimates.uncertainty import intervals
@@ -217,3 +217,21 @@ def figures(quick: bool) -> list[Figure]:
             against, name = each * needed / took, f"{what}: IBU against it"
             out.append(at_least(name, against, AGAINST_IBU) if what.startswith("OLH") else Figure(name, against))
     return out + groups() + ([] if quick else large())
+
+
+def check() -> Iterator[Figure]:
+    """Yield the processor time of certified maxima against steps of IBU on the same reports."""
+    chosen = ("OLH orthogonal, eps 1,", "planar geometric", "square wave", "k-RR K=415")
+    for what, make, _ in problems():
+        if what.startswith(chosen):
+            likelihood = make()
+            steps = partial(_stepped, likelihood, 10_000_000 // (likelihood.operator.inputs * 100))
+            yield against(f"{what}: maximum against steps of IBU", partial(solve, likelihood, TOLERANCE), steps, 3)
+
+
+def _stepped(likelihood: Likelihood, steps: int) -> Floats:
+    """Return theta after steps of IBU."""
+    theta = uniform(likelihood)
+    for _ in range(steps):
+        theta = em_step(likelihood, theta)
+    return theta

@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
+import numpy as np
+
 Work = Callable[[], object]
 ONLY = "LDPSQL_BENCHMARK_ONLY"  # words of the lines to measure; see `wanted`
 DATA = Path(os.environ.get("LDPSQL_BENCHMARK_DATA", Path(__file__).parents[2] / "shared" / "data"))  # public files
@@ -79,6 +81,25 @@ def in_turns(*works: Work, repeats: int = 5, clock: Callable[[], float] = perf_c
 
     rounds = [[taken(work) for work in works] for _ in range(repeats)]
     return [median(times) for times in zip(*rounds, strict=True)]
+
+
+def against(what: str, work: Work, reference: Work | None = None, repeats: int = 5) -> Figure:
+    """Return the processor time of some work against that of a reference, by default `yardstick`, after a run to warm up."""
+    other = reference or yardstick
+    work()
+    other()
+    rounds = [in_turns(work, other, repeats=1, clock=cpu_clock) for _ in range(repeats)]
+    return Figure(what, min(own for own, _ in rounds) / min(beside for _, beside in rounds))
+
+
+def yardstick() -> None:
+    """Do the same work on any machine: sorting, arithmetic and dictionaries, about a tenth of a second."""
+    numbers = np.arange(1 << 19, dtype=np.float64)
+    for _ in range(2):
+        numbers = np.sort(np.sin(numbers * 12.9898) * 43758.5453 % 1.0)
+    seen: dict[int, int] = {}
+    for i in range(200_000):
+        seen[i & 1023] = seen.get(i & 1023, 0) + i
 
 
 def peak_mebibytes(code: str, *arguments: str) -> tuple[float, float, float]:

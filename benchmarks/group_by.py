@@ -8,13 +8,14 @@ the census is absent, the figures about it are left out. NumPy draws the reports
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from time import process_time
 
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from benchmarks.figures import Figure, at_most, public_file
+from benchmarks.figures import Figure, against, at_most, public_file
 from ldpsql import Likelihood
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import Floats
@@ -116,3 +117,10 @@ def census(quick: bool) -> Iterator[Figure]:
 def figures(quick: bool) -> list[Figure]:
     """Return CPU times of many groups, and errors on groups of the census."""
     return [*times(quick), *census(quick)]
+
+
+def check() -> Iterator[Figure]:
+    """Yield the processor time of estimators of 300 groups against that of the maximum of the likelihood by steps of EM."""
+    small = likelihood(f"krr(1, {list(range(30))})", 1000, 300)
+    for name in ("em_mr", "best", "pool", "empirical_bayes", "corrected_em"):
+        yield against(f"300 groups, K=30, k-RR: {name}", partial(registry().estimator(name).fit, small), repeats=3)

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from benchmarks.figures import Figure, at_least, at_most, public_file, wanted
+from benchmarks.figures import Figure, against, at_least, at_most, public_file, wanted
 from ldpsql import Likelihood
 from ldpsql.channels import SetChannel
 from ldpsql.estimators import Estimator
@@ -255,3 +255,19 @@ def summary(measured: list[Figure]) -> list[Figure]:
     covers = float(np.mean([figure.value for figure in measured if figure.what.endswith(COVERS)]))
     what = f"mean over all lines: {COVERS}"
     return [at_least(f"{what} at least", covers, 0.93, ""), at_most(f"{what} at most", covers, 0.97, "")]
+
+
+def check() -> Iterator[Figure]:
+    """Yield the error of ``shared`` against those of all groups together and of single groups, and its processor time."""
+    lines = TABLES[1]
+    held = people(lines)
+    assert held is not None  # the flights are among the examples
+    truth, draw = held / held.sum(axis=1, keepdims=True), np.random.default_rng(7)
+    reports = Reports.of(lines, held, 1.0, draw)
+    own = errors(reports.shared(in_order=False)[0], truth, ordered=False)["TV"]
+    pooled = np.tile(registry().estimator("best").fit(reports.pooled).theta, (len(held), 1))
+    yield Figure(f"{lines.name}, epsilon 1: shared / pooled", own / errors(pooled, truth, ordered=False)["TV"])
+    single = errors(reports.estimated(registry().estimator("inv_p")), truth, ordered=False)["TV"]
+    yield Figure(f"{lines.name}, epsilon 1: shared / inv_p of single groups", own / single)
+    many = named(draw.multinomial(1000, draw.dirichlet(np.full(30, 2.0)), 300).astype(np.float64), 1.0, draw)
+    yield against("300 groups of 1,000, K=30: shared", lambda: registry().estimator("shared").fit(many), repeats=3)

@@ -7,7 +7,7 @@ The words and their frequencies are those of the package wordfreq, and the other
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import process_time
 from unittest.mock import patch
@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import ldpsql
-from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.figures import Figure, against, at_least, at_most
 
 EPSILON, LENGTH, TOP = 4, 12, 20
 LOWERCASE = "abcdefghijklmnopqrstuvwxyz"
@@ -136,3 +136,11 @@ def coverage(runs: int) -> list[Figure]:
         at_least("runs in which all intervals of 100 strings hold, confidence 0.95", held / runs, 0.9, ""),
         at_most("runs in which a string is certain that nobody has, confidence 0.95", false / runs, 0.1, ""),
     ]
+
+
+def check() -> Iterator[Figure]:
+    """Yield the processor time of perturbing strings, and of the search."""
+    people = np.repeat(["the", "of", "street", "streak", "a"], 20_000)
+    reports = ldpsql.perturb(people, MECHANISM)
+    yield against("100,000 strings perturbed", lambda: ldpsql.perturb(people, MECHANISM), repeats=3)
+    yield against("100,000 strings searched", lambda: ldpsql.heavy_hitters(reports, MECHANISM, TOP), repeats=3)

@@ -5,9 +5,11 @@ The part on real sparse data needs the public ratings of clothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from math import comb
+from math import comb, exp
 from time import process_time
 
 import numpy as np
@@ -15,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 import ldpsql
-from benchmarks.figures import Figure, at_most, public_file
+from benchmarks.figures import Figure, against, at_most, public_file
 from ldpsql import certify
 from ldpsql.channels import KeyValue, Sets, SignedBits
 from ldpsql.inference.counting import operator_of
@@ -226,3 +228,47 @@ def piecewise(rounds: int) -> list[Figure]:
                 what = f"{name}, {n:,} users, keys of shares {shares.tolist()}, epsilon {epsilon}, {estimator}"
                 out.append(Figure(f"{what}: mean squared error of means", ((np.array(means) - truth) ** 2).mean(), ""))
     return out
+
+
+def numpy_reference(
+    rng: np.random.Generator, sets: Sets, keys: int, padding: int, epsilon: float
+) -> tuple[NDArray[np.int64], Floats]:
+    """Return PCKV-GRR with floating-point chances and a generator that is not secret, as a careless program would."""
+    sizes = np.diff(sets.ends)
+    lift, total = padding * (exp(epsilon) - 1), keys + padding
+    slot = rng.integers(0, np.maximum(sizes, padding))
+    own = slot < sizes
+    at = np.where(own, sets.ends[:-1] + slot, 0)
+    key = np.where(own, sets.keys[at], rng.integers(keys, total, len(sizes)))
+    value = np.where(own, 2 * sets.places[at] - 1, 0.0)
+    sign = np.where(rng.random(len(sizes)) < (1 + value) / 2, 1, -1)
+    keep = rng.random(len(sizes)) < (lift + 2) / (lift + 2 * total)
+    other = (key + rng.integers(1, total, len(sizes))) % total
+    true = rng.random(len(sizes)) < (lift + 1) / (lift + 2)
+    fair = np.where(rng.random(len(sizes)) < 0.5, 1, -1)
+    return np.where(keep, key, other), np.where(keep, np.where(true, sign, -sign), fair)
+
+
+def numpy_unary(rng: np.random.Generator, sets: Sets, keys: int, padding: int, epsilon: float) -> NDArray[np.int8]:
+    """Return PCKV-UE in the same way: one number in {-1, 0, 1} for each key and dummy."""
+    key, sign = numpy_reference(rng, sets, keys, padding, 32.0)  # nearly always the pair that was drawn
+    users, total, chance = np.arange(len(sets)), keys + padding, 2 / (exp(epsilon) + 3)
+    drawn = rng.random((len(sets), total), dtype=np.float32)
+    out = (drawn < chance).astype(np.int8)
+    out[drawn < chance / 2] = -1
+    own = rng.random(len(sets))
+    right = exp(epsilon) / (exp(epsilon) + 1) / 2
+    out[users, key] = np.where(own < right, sign, np.where(own < 0.5, -sign, 0))
+    return out
+
+
+def check() -> Iterator[Figure]:
+    """Yield the processor time of draws against plain NumPy on the same sets, and errors against theory."""
+    sets, _, _ = people(100_000, 100, 3)
+    rng = np.random.default_rng(7)
+    for name, plain in (("pckv_grr", numpy_reference), ("pckv_ue", numpy_unary), ("pckv_pm", numpy_reference)):
+        _, channel = made(name, 1, 100, 3)
+        reference = partial(plain, rng, sets, 100, 3, 1.0)
+        yield against(f"{name}, 100 keys, padding 3: draws against plain NumPy", partial(channel.draw, sets), reference, 3)
+    for what, (ratio, _) in ratios("pckv_grr", 1.0, 3, 480_000, 2_000).items():
+        yield Figure(f"pckv_grr, padding 3, epsilon 1: mean squared error of {what}", ratio)

@@ -16,7 +16,7 @@ from time import process_time
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.figures import Figure, at_most, peak_mebibytes, public_file
+from benchmarks.figures import Figure, against, at_most, peak_mebibytes, public_file
 from ldpsql.channels import OrthogonalHash
 from ldpsql.estimates.estimate import Estimate, estimate_column, estimate_counts
 from ldpsql.inference.counting import operator_of
@@ -163,3 +163,21 @@ def figures(quick: bool) -> list[Figure]:
     out = [*by_transform(), *against_published(30 if quick else 300), huge(), *padded()]
     out.append(at_most("OLH K=1,048,576, n=2,000,000: ibu, peak memory", peak_mebibytes(_PEAK)[0], MEMORY, "MiB"))
     return [*out, *sets(quick)]
+
+
+def check() -> Iterator[Figure]:
+    """Yield the processor time of inversion and of the maximum, and the error against theory."""
+    mechanism, values = olh(1, 10_000), places(10_000, 300_000)
+    counts = drawn(mechanism, values)
+    operator_of(mechanism)
+    for name in ("inv", "ibu"):
+        yield against(
+            f"OLH K=10,000: {name}", lambda name=name: clocked(partial(estimated, mechanism, counts, name)), repeats=3
+        )
+    yield Figure("OLH K=10,000: RMSE of inv against theory", error(estimated(mechanism, counts, "inv"), values))
+    sets_of = registry().mechanism(f"oue(2, {list(range(1_000))})")
+    column = certify(sets_of).perturb(pa.array(places(1_000, 5_000)))
+    ibu = registry().estimator("ibu")
+    yield against(
+        "OUE of 1,000 values, n=5,000: ibu", lambda: clocked(partial(estimate_column, column, sets_of, ibu)), repeats=3
+    )

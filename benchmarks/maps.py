@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 import ldpsql
-from benchmarks.figures import Figure, at_least, at_most, in_turns, peak_mebibytes
+from benchmarks.figures import Figure, against, at_least, at_most, in_turns, peak_mebibytes
 from ldpsql.estimates.estimate import Estimate, estimate_counts
 from ldpsql.mechanisms import certify, certify_values
 from ldpsql.registry.registry import registry
@@ -121,3 +121,18 @@ estimate_counts(mechanism, counts, registry().estimator("ibu(stop='held_out', ma
 seconds = 0
 """
     return at_most("planar_laplace 400x400, drawn and read: peak memory", peak_mebibytes(code)[0], 800, "MiB")
+
+
+def check() -> Iterator[Figure]:
+    """Yield the processor time of drawing, certifying and reading a map of 100 x 100 cells."""
+    text, people = "planar_geometric(0.2, 100, 100)", np.random.default_rng(7)
+    mechanism, truth = registry().mechanism(text), crowd(100, 100)
+    large, small = (certify_values(registry().mechanism(one)) for one in (text, SMALL))
+    columns = [pa.array(people.integers(0, one.channel.inputs, 300_000)) for one in (large, small)]
+    works = [partial(one.perturb, column) for one, column in zip((large, small), columns, strict=True)]
+    yield against("perturb a row in a frame, 100x100 against 24x16 cells", *works)
+    yield against(f"{text}: certificate", lambda: certify(mechanism.__class__(**mechanism.given())), repeats=3)
+    drawn = large.channel.draw(people.choice(len(truth), 100_000, p=truth).astype(np.int32))
+    counts = np.bincount(drawn, minlength=len(truth))[None].astype(np.float64)
+    held_out = registry().estimator("ibu(stop='held_out')")
+    yield against(f"{text}: ibu, held out", partial(estimate_counts, mechanism, counts, held_out), repeats=1)

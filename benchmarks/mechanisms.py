@@ -8,24 +8,15 @@ as published scripts do it, and without them, which is faster.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from time import process_time
 
 import numpy as np
 import pyarrow as pa
-from ldp_toolbox.protocols.frequency.grr import GeneralizedRandomizedResponse
-from ldp_toolbox.protocols.frequency.lh import LocalHashing
-from ldp_toolbox.protocols.frequency.ue import UnaryEncoding
-from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Client
-from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Client
-from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Client
-from pure_ldp.frequency_oracles.direct_encoding import DEClient
-from pure_ldp.frequency_oracles.local_hashing import LHClient
-from pure_ldp.frequency_oracles.unary_encoding import UEClient
 
 import ldpsql
-from benchmarks.figures import Figure, at_least, in_turns
+from benchmarks.figures import Figure, against, at_least, in_turns
 
 ROWS = 1_000_000
 PEERS = ("multi-freq-ldpy", "pure-ldp", "ldp-toolbox")
@@ -55,6 +46,16 @@ def square_wave(values: np.ndarray, *, masks: bool) -> np.ndarray:
 
 def peers(k: int, kind: str) -> dict[str, Callable[[int], object]]:
     """Return how each library perturbs one value."""
+    from ldp_toolbox.protocols.frequency.grr import GeneralizedRandomizedResponse  # noqa: PLC0415  # an extra
+    from ldp_toolbox.protocols.frequency.lh import LocalHashing  # noqa: PLC0415  # an extra
+    from ldp_toolbox.protocols.frequency.ue import UnaryEncoding  # noqa: PLC0415  # an extra
+    from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Client  # noqa: PLC0415  # an extra
+    from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Client  # noqa: PLC0415  # an extra
+    from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Client  # noqa: PLC0415  # an extra
+    from pure_ldp.frequency_oracles.direct_encoding import DEClient  # noqa: PLC0415  # an extra
+    from pure_ldp.frequency_oracles.local_hashing import LHClient  # noqa: PLC0415  # an extra
+    from pure_ldp.frequency_oracles.unary_encoding import UEClient  # noqa: PLC0415  # an extra
+
     if kind == "krr":
         pure, toolbox = DEClient(1.0, k), GeneralizedRandomizedResponse(k, 1.0)
         multi: Callable[[int], object] = lambda x: GRR_Client(x, k, 1.0)  # noqa: E731
@@ -107,3 +108,16 @@ def figures(quick: bool) -> list[Figure]:
         at_least("square wave against NumPy with masks, as published", exact / published, 1.5),
         Figure("square wave against NumPy without masks", exact / faster),
     ]
+
+
+def check() -> Iterator[Figure]:
+    """Yield the processor time of a column against plain NumPy, or against other work."""
+    numbers, codes = np.random.default_rng(0).random(ROWS), pa.array(np.random.default_rng(0).integers(0, 100, ROWS))
+    wave = partial(ldpsql.perturb, pa.array(numbers), "square_wave(1, 0, 1)")
+    yield against("square wave against NumPy with masks", wave, partial(square_wave, numbers, masks=True))
+    for text in ("krr(1, {})", "olh(1, {})", "olh(1, {}, seeds='private')", "oue(1, {})", "subset_selection(1, {})"):
+        column = codes.slice(0, 50_000) if "subset" in text else codes
+        mechanism = text.format(list(range(100)))
+        yield against(
+            f"{text.format('100 values')}, {len(column):,} rows", partial(ldpsql.perturb, column, mechanism), repeats=3
+        )

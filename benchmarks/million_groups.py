@@ -12,6 +12,8 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
@@ -19,7 +21,7 @@ from time import process_time
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from benchmarks.figures import Figure, at_most
+from benchmarks.figures import Figure, against, at_most
 
 NAMES = [f"v{i:02}" for i in range(16)]
 MECHANISM = f"krr(epsilon=2, domain={NAMES})"
@@ -109,6 +111,16 @@ def figures(quick: bool) -> list[Figure]:
         equal = not killed and same(database, "shared", "resumed")
         out.append(at_most(f"{what}: tables that a kill changed", float(not equal), 0.0, ""))
     return out
+
+
+def check() -> Iterator[Figure]:
+    """Yield the processor time of 5,000 groups against a GROUP BY that writes the counts."""
+    with TemporaryDirectory() as folder, ldpsql.connect(str(Path(folder, "groups.duckdb"))) as con:
+        write_reports(con, 5_000)
+        for name in MOST:
+            options = {"report": "report", "keys": ["g"], "mechanism": MECHANISM, "estimator": name, "replace": True}
+            own = partial(ldpsql.estimate_groups, con, "reports", name, **options)
+            yield against(f"5,000 groups: {name} against GROUP BY", own, partial(count, con), 3)
 
 
 if __name__ == "__main__":

@@ -5,14 +5,14 @@ Ten million rows, K = 100 values, three levels of epsilon; a quick run takes one
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from time import process_time
 
 import numpy as np
 
 import ldpsql
-from benchmarks.figures import Figure, at_least, at_most, in_turns
+from benchmarks.figures import Figure, against, at_least, at_most, in_turns
 from ldpsql import Mechanism
 from ldpsql.estimates.estimate import Estimates, estimate_counts, estimate_likelihood
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Variance
@@ -113,3 +113,28 @@ def with_intervals(estimate: Callable[[], Estimates]) -> object:
 def measured(estimate: Callable[[], Estimates], functional: Functional) -> object:
     """Estimate all groups, and measure one number of each."""
     return functional.measure(estimate())
+
+
+def check() -> Iterator[Figure]:
+    """Yield the processor time of several mechanisms together against plain grouping, and of numbers against shares."""
+    con, most = ldpsql.connect(), list(range(100))
+    con.execute("CREATE MACRO ms() AS MAP {'low': ldp.krr(0.5, range(100)), 'high': ldp.krr(3, range(100))}")
+    con.execute("CREATE TABLE p AS SELECT ['low', 'high'][1 + i // 100 % 2] AS level, i % 100 AS x FROM range(1_000_000) t(i)")
+    con.execute("CREATE TABLE r AS SELECT level, ldp.perturb_mixed(x, level, ms()) AS x FROM p")
+    runs = [
+        partial(con.execute, f"CREATE OR REPLACE TABLE c AS {sql}")
+        for sql in (
+            "SELECT ldp.ibu_mixed(x, level, ms()) FROM r",
+            "SELECT level, x, count(*) FROM r GROUP BY ALL",
+            "SELECT ldp.perturb_mixed(x, level, ms()) AS x FROM p",
+            "SELECT ldp.perturb(x, ldp.krr(1, range(100))) AS x FROM p",
+        )
+    ]
+    yield against("ibu_mixed against GROUP BY level, report", *runs[:2])
+    yield against("perturb_mixed against perturb", *runs[2:])
+    mechanism = registry().mechanism(f"krr(1, {most})")
+    truth = 0.9 ** np.arange(100)
+    law = operator_of(mechanism).forward(truth / truth.sum())
+    estimate = partial(estimated, mechanism, np.random.default_rng(7).multinomial(2000, law, GROUPS).astype(np.float64))
+    for kind in (Mean(), Variance(), Quantile(0.5)):
+        yield against(f"k-RR, K=100: {type(kind).__name__} of groups", partial(measured, estimate, kind), repeats=3)

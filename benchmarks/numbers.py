@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from statistics import NormalDist
 from time import process_time
 
@@ -77,3 +78,13 @@ def coverage(operator: Operator, truth: NDArray[np.float64], rng: np.random.Gene
         means = truth @ x - np.array([0.0, off])
         held += ((ends.low <= means) & (means <= ends.high)).sum(axis=0)
     return float(held[0] / draws), float(held[1] / draws)
+
+
+def check() -> Iterator[Figure]:
+    """Yield standard errors of the mean for a range of 1 at epsilon 1, which follow from the channel."""
+    for name in LARGEST:
+        spec = registry().mechanism(f"{name}(1, 0, 100)")
+        operator = operator_of(spec)
+        counts = N * operator.forward(shapes(operator.inputs)["skewed"][None])
+        measured = Mean().measure(estimate_counts(spec, counts, registry().estimator("ibu")))
+        yield Figure(f"{name}, n = {N:,}: standard error of the mean", float(measured.std_error[0]) / 100)

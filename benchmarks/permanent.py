@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -58,3 +58,13 @@ def _taken(work: Callable[[], object]) -> float:
     start = cpu_clock()
     work()
     return cpu_clock() - start
+
+
+def check() -> Iterator[Figure]:
+    """Yield the processor time of reports under a ledger against those without one."""
+    with TemporaryDirectory() as folder:
+        rounds = [_seconds(Path(folder), f"krr(1, {list(range(100))})", 100_000, number) for number in range(REPEATS + 1)][1:]
+    alone, new, again, later = (min(times) for times in zip(*rounds, strict=True))
+    yield Figure("100,000 new reports in a new ledger against those without one", new / alone)
+    yield Figure("the same rows again", again / alone)
+    yield Figure("as many people more", later / alone)

@@ -6,6 +6,7 @@ Needs the authors' grid of 24 x 16 cells: all 123,025 locations report in every 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from statistics import mean, median
 from time import process_time
@@ -14,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from benchmarks.figures import Figure, at_most, near, public_file
+from benchmarks.figures import Figure, against, at_most, near, public_file
 from ldpsql import certify
 from ldpsql.estimates.distances import emd
 from ldpsql.privacy.certificate import certificate
@@ -101,3 +102,14 @@ def figures(quick: bool) -> list[Figure]:
     seconds = cycle_seconds(counts)
     whole = at_most("a cycle", seconds.pop("cycle"), CYCLE, "s")
     return [*out, whole, *(Figure(name, s, "s") for name, s in seconds.items())]
+
+
+def check() -> Iterator[Figure]:
+    """Yield how far the distances of the first cycles are from the paper's, and the time of a cycle."""
+    file = public_file(GRID)
+    if file is not None:
+        counts = pl.read_csv(file).sort("cell")["n_as_used"].to_numpy()
+        runs = zip(distances(counts, "1", "as published", 3), TABLE_3["1"], strict=False)
+        for cycle, (after, published) in enumerate(runs, start=1):
+            yield Figure(f"beta 1, cycle {cycle}: distance against the paper's", after / published)
+        yield against("two cycles", lambda: distances(counts, "1", "as published", 2), repeats=1)

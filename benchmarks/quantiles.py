@@ -5,6 +5,8 @@ The width is a ratio to that of an oracle, which knows the density at the quanti
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -62,3 +64,10 @@ def held_and_width(estimates: Estimates, truth: Floats) -> Floats:
         low, high = quantiles.low[:, place], quantiles.high[:, place]
         out.append((((low <= at) & (at <= high)).mean(), quantiles.std_error[:, place].mean() / oracle))
     return np.array(out)
+
+
+def check() -> Iterator[Figure]:
+    """Yield widths against those of somebody who knows the density."""
+    for shape, truth in shapes(256).items():
+        for q, (_, width) in zip(LEVELS, measured("1", truth, 1), strict=True):
+            yield Figure(f"256 values, {shape}, epsilon 1, {q:.0%} quantile: width against the oracle", float(width))

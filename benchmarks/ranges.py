@@ -6,7 +6,7 @@ HH and HaarHRR are those of Cormode, Kulkarni, Srivastava, "Answering range quer
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import exp
 from time import monotonic
@@ -133,3 +133,11 @@ def figures(quick: bool) -> list[Figure]:
             rows.append(Figure(f"{label} HaarHRR / HH", error["HaarHRR"] / error["HH"]))
             rows.append(Figure(f"{label} ibu / square_wave with ems", error["hierarchy, ibu"] / error["square_wave, ems"]))
     return rows
+
+
+def check() -> Iterator[Figure]:
+    """Yield the error of random ranges against HH."""
+    if DATA.is_dir():
+        values, leaves = columns()["ages"]
+        error = errors(values, leaves, "1", Effort(40, 5.0), np.random.default_rng(7))
+        yield Figure("ages, epsilon 1: squared error of ranges, ibu / HH", error["hierarchy, ibu"] / error["HH"])

@@ -66,3 +66,11 @@ def _random(rng: np.random.Generator) -> Rectangle:
 def _inside(one: Rectangle, counts: NDArray[np.int64]) -> int:
     west, south, east, north = (int(side or 0) for side in one)
     return int(counts.reshape(ROWS, COLUMNS)[south:north, west:east].sum())
+
+
+def check() -> Iterator[Figure]:
+    """Yield the error of random rectangles against hashes of the cells."""
+    if file := public_file("gowalla_sf_grid_24x16.csv"):
+        counts = np.loadtxt(file, delimiter=",", skiprows=1)[:, 3].astype(np.int64)
+        tree, hashed = (_error(f"grid_hierarchy(1, 24, 16{more})", "inv", counts, 5)[0] for more in ("", ", levels=1"))
+        yield Figure("grid_hierarchy, epsilon 1: error against hashes of the cells", tree / hashed)

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 import ldpsql
-from benchmarks.figures import Figure, at_most, public_file
+from benchmarks.figures import Figure, against, at_most, public_file
 from ldpsql.domains.product import Product
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimates.table_planning import plan_tables
@@ -105,3 +105,17 @@ def figures(quick: bool) -> list[Figure]:  # one flag for all benchmarks
     if military := public_file("us_military_counts.csv"):
         rows += pairs(pl.read_csv(military))
     return rows
+
+
+def check() -> Iterator[Figure]:
+    """Yield the processor time of a certified table of two columns, and its distance to the truth against the inversion."""
+    if adult := public_file("adult_census_income.parquet"):
+        people, columns = pl.read_parquet(adult), ("education", "occupation")
+        mechanism = split(people, columns, "2")
+        rows = people.select(columns).to_struct("row").to_arrow()
+        truth, reports = shares(mechanism, rows), ldpsql.perturb(rows, mechanism)
+        far = {name: np.abs(ldpsql.estimate(reports, mechanism, name).estimate - truth).sum() for name in ("best", "inv_p")}
+        yield Figure("Adult, education x occupation, epsilon 2 a column: best / inv_p, L1", float(far["best"] / far["inv_p"]))
+        joint = made("joint_krr", epsilon="2", columns={name: domain(people, name) for name in columns})
+        own = ldpsql.perturb(rows, joint)
+        yield against("the same as joint_krr, perturbed and estimated", lambda: ldpsql.estimate(own, joint, "ibu"), repeats=3)

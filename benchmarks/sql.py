@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from benchmarks.figures import Figure, Work, at_least, at_most, cpu_clock, in_turns
+from benchmarks.figures import Figure, Work, against, at_least, at_most, cpu_clock, in_turns
 
 
 def figures(quick: bool) -> list[Figure]:
@@ -17,7 +18,7 @@ def figures(quick: bool) -> list[Figure]:
     return [*perturbing(con), *hundred_groups(con, 10 if quick else 100), *many_groups(con)]
 
 
-def against(con: DuckDBPyConnection, plain: str, own: str) -> float:
+def ratio(con: DuckDBPyConnection, plain: str, own: str) -> float:
     """Return the time in which a query of ours makes a table, as a ratio to that of a plain query."""
     seconds = in_turns(*(partial(con.execute, f"CREATE OR REPLACE TABLE c AS {query}") for query in (plain, own)))
     return seconds[1] / seconds[0]
@@ -58,8 +59,8 @@ def hundred_groups(con: DuckDBPyConnection, millions: int) -> list[Figure]:
         f"""CREATE TABLE r AS SELECT (range // 10) % 100 AS g, ldp.perturb(range % 100, m()) AS x
             FROM range({millions} * 1_000_000)"""
     )
-    grouped = against(con, "SELECT g, x, count(*) FROM r GROUP BY g, x", "SELECT g, ldp.ibu(x, m()) FROM r GROUP BY g")
-    single = against(con, "SELECT x, count(*) FROM r GROUP BY x", "SELECT ldp.ibu(x, m()) FROM r")
+    grouped = ratio(con, "SELECT g, x, count(*) FROM r GROUP BY g, x", "SELECT g, ldp.ibu(x, m()) FROM r GROUP BY g")
+    single = ratio(con, "SELECT x, count(*) FROM r GROUP BY x", "SELECT ldp.ibu(x, m()) FROM r")
     return [
         at_most(f"ldp.ibu, {millions} M reports, 100 groups, against GROUP BY", grouped, 1.3),
         Figure(f"ldp.ibu, {millions} M reports, one group, against GROUP BY", single),
@@ -71,8 +72,8 @@ def many_groups(con: DuckDBPyConnection) -> list[Figure]:
     con.execute(
         "CREATE OR REPLACE TABLE r AS SELECT range % 100_000 AS g, ldp.perturb(range % 97, m()) AS x FROM range(10_000_000)"
     )
-    ratio = against(con, "SELECT g, histogram(x) FROM r GROUP BY g", "SELECT g, ldp.ibu(x, m()) FROM r GROUP BY g")
-    return [at_most("ldp.ibu, 100,000 groups, against histogram", ratio, 2)]
+    several = ratio(con, "SELECT g, histogram(x) FROM r GROUP BY g", "SELECT g, ldp.ibu(x, m()) FROM r GROUP BY g")
+    return [at_most("ldp.ibu, 100,000 groups, against histogram", several, 2)]
 
 
 def _row_of_strings(con: DuckDBPyConnection, size: int) -> float:
@@ -89,3 +90,24 @@ def _row(con: DuckDBPyConnection, value: str, mechanism: str) -> float:
     query = "CREATE OR REPLACE TABLE c AS SELECT ldp.perturb(x, getvariable('mechanism')) AS x FROM {}"
     few, more = in_turns(*(partial(con.execute, query.format(table)) for table in ("few", "more")), clock=cpu_clock)
     return more - few
+
+
+def check() -> Iterator[Figure]:
+    """Yield the processor time of perturbing and estimating against plain DuckDB."""
+    con = ldpsql.connect()
+    con.execute("CREATE MACRO m() AS ldp.krr(1.0, range(100))")
+    con.execute("CREATE TABLE people AS SELECT range % 100 AS x, range % 10_000 AS g FROM range(3_000_000)")
+    for what, own, plain in (
+        ("perturb against copying the column", "SELECT ldp.perturb(x, m()) AS x FROM people", "SELECT x FROM people"),
+        (
+            "ibu of 3 M reports against GROUP BY",
+            "SELECT ldp.ibu(x, m()) FROM people",
+            "SELECT x, count(*) FROM people GROUP BY x",
+        ),
+        (
+            "ibu of 10,000 groups against histogram",
+            "SELECT g, ldp.ibu(x, m()) FROM people GROUP BY g",
+            "SELECT g, histogram(x) FROM people GROUP BY g",
+        ),
+    ):
+        yield against(what, *(partial(con.execute, f"CREATE OR REPLACE TABLE c AS {query}") for query in (own, plain)))

@@ -96,3 +96,17 @@ def figures(quick: bool) -> list[Figure]:
         below = float((difference(alike, one, alike, other).p_value < 0.05).mean())
         out.append(at_most(f"epsilon={epsilon} a column: share of p-values below .05 without a difference", below, 0.09, ""))
     return out
+
+
+def check() -> Iterator[Figure]:
+    """Yield root mean squares of errors in stated standard errors, of samples with a fixed seed: they should be 1."""
+    estimates, old = sampled("2", 100, TRUTH), TableCells(((1, (4, 5, 6, 7)),))
+    for school in (0, 4):
+        given = TableCells(((0, (school,)),))
+        for what, number, truth in (
+            ("conditional share", Share(old, given), GIVEN[school, 4:].sum()),
+            ("conditional mean", MeanOf(1, given), GIVEN[school] @ AGES),
+        ):
+            measure = number.measure(estimates)
+            far = (measure.estimate - truth) / measure.std_error
+            yield Figure(f"school {school}: {what}, root mean square in standard errors", float(np.sqrt((far**2).mean())))

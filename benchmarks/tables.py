@@ -93,3 +93,11 @@ def figures(quick: bool) -> list[Figure]:
         if what.startswith(LARGE[0]) and what.endswith("2"):
             rows.append(at_most(f"{what}: tree, TV", error["tree"], TREE, ""))
     return [*rows, at_most("all tables: best / maximum likelihood, mean", float(np.mean(against)), MEAN)]
+
+
+def check() -> Iterator[Figure]:
+    """Yield the error of ``best`` against other ways."""
+    if adult := public_file("adult_census_income.parquet"):
+        error = errors(pl.read_parquet(adult), ("education", "sex"), 1, 5)
+        for name in WAYS[:2]:
+            yield Figure(f"education x sex, epsilon 1: best / {name}", error["best"] / error[name])
