@@ -16,7 +16,7 @@ BENCH_STAMP := $(BENCH)/.installed
 SITE := .venv-site
 SITE_STAMP := $(SITE)/.installed
 
-.PHONY: demo papers test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres lint format bench docs site clean
+.PHONY: demo papers mutants bench-check test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres lint format bench docs site clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -78,6 +78,10 @@ test-stress: $(STAMP)  ## kill -9, damage and nonsense; in full: make test-stres
 	$(RUN)python -m tests.stress.damage --flips $(FLIPS)
 	$(RUN)python -W ignore -m tests.stress.fuzz --count $(FUZZ)
 
+MUTANTS ?=
+mutants: $(STAMP) $(DBT_STAMP)  ## plant faults, each of which the tests must find; of changed files: make mutants MUTANTS=--changed
+	$(RUN)python -m tests.mutants $(MUTANTS)
+
 lint: $(STAMP)  ## style, types, and the order of rooms
 	$(RUN)ruff check .
 	$(RUN)ruff format --check .
@@ -103,6 +107,9 @@ $(BENCH_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[peers,report]' pytest pytest-timeout
 	touch $(BENCH_STAMP)
+
+bench-check: $(STAMP)  ## short figures of every benchmark against their record; to record them: make bench-check BENCHMARKS=--record
+	$(RUN)python -m benchmarks --check $(BENCHMARKS)
 
 bench: $(BENCH_STAMP)  ## speed, as ratios against the plain engine and the published libraries in the same run
 	$(BENCH)/bin/python -m benchmarks $(BENCHMARKS)
