@@ -110,3 +110,18 @@ def test_a_picture_of_many_rows_is_drawn() -> None:
     alt, figures = pytest.importorskip("altair"), pytest.importorskip("ldpsql.pages.figures")
     many = pl.DataFrame({"x": range(6000)})
     assert figures.to_svg(alt.Chart(many).mark_point().encode(x="x:Q")).count('aria-roledescription="point"') == 6000
+
+
+def test_no_standard_error_stands_as_plus_or_minus_beside_an_interval_which_a_telephone_shows(
+    tmp_path: Path,
+) -> None:
+    pages.write(tmp_path / "page.html", {"all": ldpsql.estimate(["a"] * 700 + ["b"] * 300, "krr(1, ['a', 'b'])")}, {})
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    pairs = "pckv_grr(1, keys := ['a', 'b'], low := -1, high := 1)"
+    keyed = ldpsql.key_value(ldpsql.perturb([[{"key": "a", "value": 0.5}]] * 500, pairs), pairs)
+    pages.write_key_values(tmp_path / "keys.html", {"all": keyed})
+    page += (tmp_path / "keys.html").read_text(encoding="utf-8")
+    assert "±" not in page
+    left_out = re.findall(r'<th scope="col" class="[^"]*wide[^"]*">([^<]*)', page)
+    assert not [title for title in left_out if "interval" in title]
+    assert "Standard error" in left_out

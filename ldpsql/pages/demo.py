@@ -144,7 +144,7 @@ def _facts(result: DemoResult) -> list[Fact]:
         Fact("Reports", f"{result.flights:,}", "one a flight"),
         Fact("Privacy", f"epsilon {result.epsilon}", promise(PureLdp(Epsilon.parse(result.epsilon)))),
         Fact("Mechanism", "krr", f"k-ary randomised response over {len(CARRIERS)} carriers"),
-        Fact("Furthest from the truth", points(worst["off"]).removeprefix("±\u00a0"), f"{worst['value']} at {worst['origin']}"),
+        Fact("Furthest from the truth", points(worst["off"]), f"{worst['value']} at {worst['origin']}"),
         Fact("Intervals that hold the truth", f"{covered} of {len(result.rows)}", "95 % intervals"),
         Fact("Time", f"{result.seconds:.2f} s", "to perturb, count and estimate"),
     ]

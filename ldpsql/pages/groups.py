@@ -77,7 +77,7 @@ def result_facts(group: Group) -> list[Fact]:
 def trust_facts(group: Group) -> list[Fact]:
     """Return how precise the estimate of a group is, and whether the reports agree with it."""
     diagnosis = group.diagnosis
-    facts = [] if group.numbers else [Fact("Typical error", points(group.error), _worth(group))]
+    facts = [] if group.numbers else [Fact("Typical standard error", points(group.error), _worth(group))]
     if group.truth is not None:
         distance = float(np.abs(group.one.estimate - group.truth).sum()) / 2
         facts.append(Fact("Distance to the truth", percent(distance), "total variation: the share that is in the wrong place"))

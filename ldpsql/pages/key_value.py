@@ -169,12 +169,12 @@ def _table(group: PairGroup, most: int) -> Markup:
     axis = share_axis(kept)
     columns = [
         Column("Key", ("key",)),
-        bar_column("Frequency", axis),
+        bar_column("Frequency", axis, wide=True),
         Column("Frequency", ("frequency",)),
-        Column("Error", ("frequency_error",), wide=True),
-        Column(confidence, ("low", "high"), wide=True),
+        Column("Standard error", ("frequency_error",), wide=True),
+        Column(confidence, ("low", "high")),
         Column("Mean", ("mean", "mean_error")),
-        Column(confidence, ("mean_low", "mean_high"), wide=True),
+        Column(confidence, ("mean_low", "mean_high")),
     ]
     rows: list[Row] = [
         (row["name"], [*share_cells(row, axis, wide=True), *_mean_cells(group, row)]) for row in kept.iter_rows(named=True)
@@ -187,5 +187,5 @@ def _mean_cells(group: PairGroup, row: Mapping[str, float]) -> list[Cell | Marku
     ends = f"{number(row['mean_low'], step)} to {number(row['mean_high'], step)}" if _bounded(group, row) else "unknown"
     return [
         Cell(_mean(group, row), (row["mean"], row["mean_error"])),
-        Cell(ends, (row["mean_low"], row["mean_high"]), wide=True),
+        Cell(ends, (row["mean_low"], row["mean_high"]), wraps=True),
     ]

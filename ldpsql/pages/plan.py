@@ -12,16 +12,16 @@ from ldpsql.pages.document import Fact, document
 from ldpsql.pages.markup import Markup, joined, tag
 from ldpsql.pages.plots import COLOURS, Series, figure, legend, lines
 from ldpsql.pages.tables import Cell, Column, table
-from ldpsql.pages.wording import counted, margin, number, percent
+from ldpsql.pages.wording import counted, number, percent, points
 
 GOOD = 0.01  # the error that people ask for first
 
 COLUMNS = [
     Column("Mechanism", ("mechanism",)),
     Column("Epsilon", ("epsilon",)),
-    Column("Expected error", ("std_error",)),
+    Column("Expected standard error", ("std_error",)),
     Column("Distance to the truth", ("total_variation",), wide=True),
-    Column("Reports for ± 1 point", ("reports_needed",)),
+    Column("Reports for an error of 1 point", ("reports_needed",)),
 ]
 
 
@@ -46,13 +46,19 @@ def _best(expected: Sequence[Expected]) -> list[Fact]:
     epsilons = sorted({one.epsilon for one in finite})
     best = [min((one for one in finite if one.epsilon == epsilon), key=_error) for epsilon in epsilons]
     facts = [
-        Fact(f"Best at epsilon {number(one.epsilon)}", one.mechanism, f"expected error {margin(_error(one))} points")
+        Fact(f"Best at epsilon {number(one.epsilon)}", one.mechanism, f"expected standard error {points(_error(one))}")
         for one in dict.fromkeys([best[0], best[len(best) // 2], best[-1]])
     ]
     enough = next((one for one in best if _error(one) <= GOOD), None)
     if enough is None:
-        return [*facts, Fact("For ± 1 point", "more reports", f"{best[-1].reports_needed:,} at epsilon {number(epsilons[-1])}")]
-    return [*facts, Fact("For ± 1 point", f"epsilon {number(enough.epsilon)}", f"with {enough.mechanism}, of those compared")]
+        return [
+            *facts,
+            Fact("For an error of 1 point", "more reports", f"{best[-1].reports_needed:,} at epsilon {number(epsilons[-1])}"),
+        ]
+    return [
+        *facts,
+        Fact("For an error of 1 point", f"epsilon {number(enough.epsilon)}", f"with {enough.mechanism}, of those compared"),
+    ]
 
 
 def _error(one: Expected) -> float:
@@ -70,11 +76,11 @@ def curves(expected: Sequence[Expected], marked: str = "") -> Markup:
     return figure("Standard error, in percentage points", plot, "epsilon", legend([(line.kind, line.name) for line in drawn]))
 
 
-def _series(name: str, at: int, marked: str, points: Sequence[Expected]) -> Series:
-    points = sorted(points, key=lambda one: one.epsilon)
+def _series(name: str, at: int, marked: str, unordered: Sequence[Expected]) -> Series:
+    ordered = sorted(unordered, key=lambda one: one.epsilon)
     kind = f"line l{at % COLOURS}" + (" dashed" if at >= COLOURS else "") + (" marked" if name == marked else "")
-    tips = [f"{name} at epsilon {number(one.epsilon)}: {margin(_error(one))} points" for one in points]
-    return Series(name, np.array([one.epsilon for one in points]), np.array([_error(one) for one in points]), tips, kind)
+    tips = [f"{name} at epsilon {number(one.epsilon)}: {points(_error(one))}" for one in ordered]
+    return Series(name, np.array([one.epsilon for one in ordered]), np.array([_error(one) for one in ordered]), tips, kind)
 
 
 def _axes(finite: Sequence[Expected]) -> tuple[Axis, Axis]:
@@ -97,4 +103,4 @@ def _cells(one: Expected) -> list[Cell | Markup]:
     if one.std_error is None or one.reports_needed is None:
         return [epsilon, Cell("unknown", ("",)), distance, Cell("unknown", ("",))]
     needed = Cell(f"{one.reports_needed:,}", (one.reports_needed,))
-    return [epsilon, Cell(margin(one.std_error), (one.std_error,)), distance, needed]
+    return [epsilon, Cell(points(one.std_error), (one.std_error,)), distance, needed]

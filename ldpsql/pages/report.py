@@ -27,7 +27,7 @@ from ldpsql.pages.plan import curves
 from ldpsql.pages.plots import Series, figure, lines
 from ldpsql.pages.tables import Cell, Column, table
 from ldpsql.pages.tracing import trace
-from ldpsql.pages.wording import counted, margin, number, percent, points
+from ldpsql.pages.wording import counted, number, percent, points
 from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp
 from ldpsql.registry.registry import registry
 
@@ -96,7 +96,11 @@ def _common(groups: Sequence[Group]) -> list[Fact]:
     """Return the facts about many groups at once."""
     errors, wrong = sorted(group.error for group in groups), [group for group in groups if not group.fits]
     facts = [
-        Fact("Typical error", points(errors[len(errors) // 2]), f"from {margin(errors[0])} to {margin(errors[-1])} by group")
+        Fact(
+            "Typical standard error",
+            points(errors[len(errors) // 2]),
+            f"from {points(errors[0])} to {points(errors[-1])} by group",
+        )
     ]
     if any(group.truth is not None for group in groups):
         distances = [float(np.abs(group.one.estimate - group.truth).sum()) / 2 for group in groups if group.truth is not None]
@@ -134,7 +138,7 @@ def _overview(groups: Sequence[Group]) -> Markup:
         Column("Group", ("group",)),
         Column("Reports", ("reports",)),
         Column(result, (result.lower().replace(" ", "_"),)),
-        Column("Typical error", ("error",), wide=True),
+        Column("Typical standard error", ("error",), wide=True),
         Column("Steps", ("steps",), wide=True),
         Column("Gap", ("gap",), wide=True),
         Column("p-value", ("p_value",), wide=True),
@@ -149,7 +153,7 @@ def _overview_cells(group: Group) -> list[Cell | Markup]:
     return [
         Cell(f"{diagnosis.reports:,}", (diagnosis.reports,)),
         Cell(result.value, (result.value,)),
-        Cell(margin(group.error), (group.error,), wide=True),
+        Cell(points(group.error), (group.error,), wide=True),
         Cell(f"{diagnosis.iterations:,}", (diagnosis.iterations,), wide=True),
         Cell(f"{diagnosis.gap:.2g}", (diagnosis.gap,), wide=True),
         Cell(f"{diagnosis.fit_p_value:.2g}", (diagnosis.fit_p_value,), wide=True),

@@ -11,7 +11,7 @@ import polars as pl
 
 from ldpsql.pages.axes import Axis, across, shares
 from ldpsql.pages.markup import Markup, joined, name, tag
-from ldpsql.pages.wording import ALL, determined, interval, margin, percent
+from ldpsql.pages.wording import ALL, determined, interval, percent, points
 
 TOP, FEW = 15, 20  # rows that a script leaves in sight, if there are more than a few
 MOST = 3.0  # intervals reach so many times as far as the largest share; longer ones leave the chart
@@ -19,15 +19,19 @@ MOST = 3.0  # intervals reach so many times as far as the largest share; longer 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a cell shows, and its values for sorting and downloading; a ``wide`` cell is left out on a telephone."""
+    """What a cell shows, and its values for sorting and downloading.
+
+    On a telephone a ``wide`` cell is left out, and one that ``wraps`` takes several lines.
+    """
 
     shows: str
     worth: tuple[object, ...] = ()
     wide: bool = False
+    wraps: bool = False
 
     def __str__(self) -> str:
         data = joined(*(tag("data", value=_plain(value)) for value in self.worth))
-        return tag("td", data, self.shows, class_="number wide" if self.wide else "number")
+        return tag("td", data, self.shows, class_="number" + " wide" * self.wide + " wraps" * self.wraps)
 
 
 Row: TypeAlias = tuple[str, Sequence[Cell | Markup]]  # its name and its cells
@@ -43,8 +47,8 @@ class Column:
     head: Markup | None = None
 
     def __str__(self) -> str:
-        kind = "wide" if self.wide else "bar" if self.head else None
-        return tag("th", self.head or self.title, scope="col", class_=kind)
+        kinds = ["bar"] * (self.head is not None) + ["wide"] * self.wide
+        return tag("th", self.head or self.title, scope="col", class_=" ".join(kinds) or None)
 
 
 def table(title: str, columns: Sequence[Column], rows: Sequence[Row]) -> Markup:
@@ -90,16 +94,16 @@ def share_table(title: str, rows: pl.DataFrame, confidence: float, called: str =
         Column(called, ("value",)),
         bar_column("Share", axis),
         Column("Estimate", ("estimate",)),
-        Column("Error", ("std_error",)),
-        Column(f"{100 * confidence:.4g} % interval", ("low", "high"), wide=True),
+        Column("Standard error", ("std_error",), wide=True),
+        Column(f"{100 * confidence:.4g} % interval", ("low", "high")),
     ]
     columns += [Column("Truth", ("truth",), wide=True)] if "truth" in rows.columns else []
     return table(title, columns, list(_share_rows(rows, axis)))
 
 
-def bar_column(title: str, axis: Axis) -> Column:
+def bar_column(title: str, axis: Axis, *, wide: bool = False) -> Column:
     """Return the column of the bars, with its axis for a head."""
-    return Column(title, (), head=tag("svg", *across(axis), role="presentation"))
+    return Column(title, (), wide, head=tag("svg", *across(axis), role="presentation"))
 
 
 def share_axis(rows: pl.DataFrame) -> Axis:
@@ -119,13 +123,13 @@ def _share_rows(rows: pl.DataFrame, axis: Axis) -> Iterator[tuple[str, list[Cell
 
 
 def share_cells(row: dict[str, float], axis: Axis, *, wide: bool = False) -> list[Cell | Markup]:
-    """Return the bar of an estimate, and its share, error and interval; ``wide`` leaves the error out on a telephone, too."""
+    """Return the bar of an estimate, and its share, error and interval; ``wide`` leaves the bar out on a telephone, too."""
     error, ends = row["std_error"], (row["low"], row["high"])
     return [
-        tag("td", _bar(row, axis), class_="bar"),
+        tag("td", _bar(row, axis), class_="bar wide" if wide else "bar"),
         Cell(percent(row["estimate"], _step(error)), (row["estimate"],)),
-        Cell(margin(error), (error,), wide=wide),
-        Cell(interval(*ends, _step(error)) if determined(error) else "unknown", ends, wide=True),
+        Cell(points(error), (error,), wide=True),
+        Cell(interval(*ends, _step(error)) if determined(error) else "unknown", ends, wraps=True),
     ]
 
 

@@ -17,16 +17,14 @@ def percent(share: float, step: float = 0.001) -> str:
     return f"{_without_minus_zero(100 * share, decimals(100 * step))}\u00a0%"
 
 
-def margin(error: float) -> str:
-    """Return a standard error of a share in percentage points, 'unknown' if the reports do not determine the share."""
+def points(error: float) -> str:
+    """Return a standard error of a share in percentage points, 'unknown' if the reports do not determine the share.
+
+    Without a ± before it, which beside an interval would be read as its half width, about twice as much.
+    """
     if not determined(error):
         return "unknown"
-    return "±\u00a0" + _without_minus_zero(100 * error, decimals(100 * error / 5 if error else 1.0))
-
-
-def points(error: float) -> str:
-    """Return a standard error of a share with its unit."""
-    return f"{margin(error)} points" if determined(error) else "unknown"
+    return f"{_without_minus_zero(100 * error, decimals(100 * error / 5 if error else 1.0))}\u00a0points"
 
 
 def determined(error: float) -> bool:
