@@ -62,7 +62,7 @@ from ldpsql.engine.measured import all_measured, measured, number_structs
 from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
-from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType
+from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType, of_column
 from ldpsql.estimates import distances
 from ldpsql.estimates.bootstrap import (
     OF_PLACES,
@@ -106,6 +106,7 @@ from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.mechanisms.spec import Spec, sql_literal
 from ldpsql.pairs.densities import estimate_densities
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
+from ldpsql.places import pattern_of
 from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.quoting import fields_of, quoted, text_literal
@@ -300,10 +301,12 @@ __all__ = [
     "number_structs",
     "numbers",
     "octets",
+    "of_column",
     "of_symbols",
     "once_a_run",
     "one_thread",
     "parts",
+    "pattern_of",
     "plain",
     "plan_tables",
     "quoted",

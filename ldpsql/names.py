@@ -23,5 +23,6 @@ OF_KIND = "ldp._of_kind"  # (value, like): the value cast to the type of the oth
 OCTETS = "__ldp_octets"  # (report): a set as bytes
 MOMENTS = "ldp._moments"  # the macro that gives a list the type of the values between two ends
 LISTED = "__ldp_listed"  # (name, type): a pattern, if a parameter of this type can be a list
+TABLE_PLACE = "__ldp_place"  # (table): what query_table takes; a folder becomes a pattern
 WRITTEN = "__ldp_written"  # (SQL of lists): a pattern, if none of the lists is too long
 WRITTEN_CALL = "__ldp_call"  # (macro, mechanism, reports, search path, catalog, columns): SQL that draws nothing

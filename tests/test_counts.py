@@ -6,6 +6,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
+import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -251,3 +252,25 @@ def test_a_value_outside_of_the_domain_is_refused_and_not_shown() -> None:
     with pytest.raises(Exception, match="LDP302") as caught:
         frame.select(pl.col("city").ldp.perturb(MECHANISMS["text"]))  # type: ignore[attr-defined]
     assert "Turin" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.decimal128(38, 0)])
+def test_sums_that_may_be_weights_are_refused_as_counts_and_a_cast_says_that_they_are_counts(kind: pa.DataType) -> None:
+    sums = pa.table({"report": ["Lima", "Oslo"], "n": pa.array([5, 7]).cast(kind)})
+    with pytest.raises(BadCounts, match="may be sums of weights") as caught:
+        Counts.from_arrow(sums)
+    assert "estimate each group of equal weight" in caught.value.hint
+    whole = Counts.from_arrow(sums.set_column(1, "n", sums.column("n").cast(pa.int64())))
+    assert ldpsql.estimate(whole, MECHANISMS["text"]).diagnosis.reports == 12
+
+
+@pytest.mark.parametrize(("number", "counted"), [("sum(w)", False), ("sum(n)", False), ("sum(n)::BIGINT", True)])
+def test_sql_takes_sums_as_counts_only_in_an_integer_type(con: DuckDBPyConnection, number: str, counted: bool) -> None:
+    rows = "(VALUES ('Lima', 1.5, 2), ('Lima', 0.5, 3), ('Oslo', 2.0, 4)) t(city, w, n)"
+    query = f"""SELECT list_sum(list_transform(ldp.inv_counts(map(list(city), list(k)), city()), lambda s: s.estimate))
+                FROM (SELECT city, {number} AS k FROM {rows} GROUP BY city)"""
+    if counted:
+        assert con.execute(query).fetchone() == (pytest.approx(1),)
+        return
+    with pytest.raises(duckdb.Error, match=r"LDP403.*sums of weights.*ldp\.merge"):
+        con.execute(query)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from subprocess import run
 from typing import Any
 
 import jsonschema
@@ -188,3 +190,13 @@ def test_text_opens_no_file_without_a_connection(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LdpError):
         registry().mechanism("city.json")
+
+
+def test_names_of_the_settings_and_texts_are_documented_and_certified(tmp_path: Path) -> None:
+    (tmp_path / "ldpsql.toml").write_text(f'[mechanisms]\npeople_city = "{KRR}"\n')
+    code = "import ldpsql; print(ldpsql.document('people_city')['fingerprint'], ldpsql.certify('people_city').epsilon)"
+    asked = run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    own = ldpsql.document(KRR)
+    assert own == ldpsql.document(registry().mechanism(KRR))
+    assert asked.stdout.split() == [own["fingerprint"], str(certify(KRR).epsilon)]
+    assert ldpsql.shuffled(KRR, reports=100, delta=1e-6).mechanism == "krr"

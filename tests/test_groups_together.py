@@ -9,6 +9,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
+import ldpsql
 from ldpsql import Likelihood, Status
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimators import certain_parts, split
@@ -151,3 +152,13 @@ def test_folds_of_people_share_out_every_report_and_differ_less_than_folds_of_ch
     # Of 12,000 reports 1,000 are noise. Folds differ from a third by 187 in all, with a standard deviation of 6 over 20 groups;
     # folds of chance by 370.
     assert np.abs(held - likelihood.counts[:, None] / 3).sum() / 20 < 250
+
+
+@pytest.mark.parametrize("estimator", ["em_mr", "pool"])
+def test_numbers_whose_neighbours_are_ignored_are_estimated_as_text(estimator: str) -> None:
+    shares = np.r_[np.full(3, 0.3), np.full(17, 0.1 / 17)]
+    stores = ldpsql.perturb(RNG.choice(20, 3_000, p=shares), "krr(2, range(20))")
+    names = [f"store {store}" for store in stores.to_pylist()]
+    texts = ldpsql.estimate(names, f"krr(2, {[f'store {i}' for i in range(20)]})", estimator)
+    labels = ldpsql.estimate(stores, "krr(2, range(20))", f"{estimator}(neighbours='ignore')")
+    assert (labels.estimate == texts.estimate).all()

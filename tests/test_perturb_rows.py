@@ -394,3 +394,40 @@ def test_a_column_with_a_name_that_the_macro_uses_is_refused(con: DuckDBPyConnec
     with pytest.raises(duckdb.Error, match=r"LDP103.*_ldpsql_ cannot be perturbed"):
         con.execute(f"FROM ldp.perturb_rows(hostile, {{{name}: n()}})").fetchall()
     assert len(con.execute("FROM ldp.perturb_rows(hostile, {city: town()})").fetchall()) == 299
+
+
+def test_an_error_about_a_value_names_its_column(con: DuckDBPyConnection) -> None:
+    for repeated in ("people", "(SELECT 'x' AS city FROM range(100))"):  # drawn in lists, and rows that are counted
+        con.execute(f"CREATE OR REPLACE VIEW v AS SELECT 'Lima' AS region, city FROM {repeated}")
+        with pytest.raises(duckdb.Error, match=r"LDP302\] column 'city': a value"):
+            con.execute("FROM ldp.perturb_rows(v, {region: town(), city: ldp.krr(1, ['Lima', 'Rome'])})").fetchall()
+
+
+def test_one_column_may_be_kept_by_its_name_alone(con: DuckDBPyConnection) -> None:
+    rows = con.sql("FROM ldp.perturb_rows(people, {city: town()}, keep := 'region')").to_arrow_table()
+    assert (rows.num_rows, set(rows.column_names)) == (ROWS, {"city", "region"})
+
+
+def test_a_map_of_mechanisms_is_refused_with_what_to_write(con: DuckDBPyConnection) -> None:
+    with pytest.raises(duckdb.Error, match=r"LDP103\] the mechanisms of columns must be a struct\. Hint: write FROM"):
+        con.execute("FROM ldp.perturb_rows(people, MAP {'city': town()})")
+
+
+def test_a_folder_of_parquet_files_is_a_table_and_never_hides_one(
+    con: DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people/day=1").mkdir(parents=True)
+    con.execute("COPY (SELECT 'Lima' AS city FROM range(50)) TO 'people/day=1/a.parquet'")
+    for folder in ("./people", f"{tmp_path}/people/", "people/day=1"):
+        assert con.execute(f"SELECT count(*) FROM ldp.perturb_rows('{folder}', {{city: town()}})").fetchone() == (50,)
+        assert con.execute(f"SELECT sum(n) / 3 FROM ldp.estimate('{folder}', city, town())").fetchone() == (50,)
+    for table in ("people", "'people'"):
+        assert con.execute(f"SELECT count(*) FROM ldp.perturb_rows({table}, {{city: town()}})").fetchone() == (ROWS,)
+
+
+def test_a_mechanism_that_changes_from_row_to_row_is_refused_before_one_is_read(
+    con: DuckDBPyConnection,
+) -> None:
+    with pytest.raises(duckdb.Error, match=r"LDP301.*changes from row to row"):  # LDP101 if the epsilon of 0 had been read
+        con.execute("SELECT ldp.perturb(city, ldp.krr(id, ['Lima', 'Oslo', 'Rome'])) FROM people").fetchall()

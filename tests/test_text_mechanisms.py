@@ -6,7 +6,8 @@ import duckdb
 import pytest
 from duckdb import DuckDBPyConnection
 
-from ldpsql.errors import InvalidSpec
+from ldpsql.errors import InvalidDomain, InvalidParameter, InvalidSpec
+from ldpsql.mechanisms.base import certify_values
 from ldpsql.registry.registry import registry
 
 KRR = "krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv'])"
@@ -106,6 +107,32 @@ def test_a_text_that_is_not_a_mechanism_is_refused_without_showing_it(con: DuckD
         assert "canary" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [("range(3)", [0, 1, 2]), ("range(-1, 2)", [-1, 0, 1]), ("range(1, 10, 3)", [1, 4, 7]), ("range(10, 0, -4)", [10, 6, 2])],
+)
+def test_text_may_hold_a_range_as_sql_does(con: DuckDBPyConnection, text: str, values: list[int]) -> None:
+    mechanism = registry().mechanism(f"krr(1, {text})")
+    assert mechanism == registry().mechanism({"mechanism": "krr", "epsilon": 1, "domain": values})
+    described = (f"ldp.describe(ldp.krr(1, {text}))", f"ldp.describe('krr(1, domain := {text})')")
+    assert con.execute(f"SELECT {described[0]} = {described[1]}").fetchone() == (True,)
+
+
+def test_a_range_of_a_million_values_is_a_domain() -> None:
+    assert len(certify_values(registry().mechanism("olh(3, range(1000000))")).values) == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("range(1000000000000)", InvalidParameter), ("range(0, 4611686018427387904)", InvalidParameter), ("range(x)", InvalidSpec),
+     ("range('a')", InvalidSpec), ("range(1, 2, 0)", InvalidSpec), ("range(9223372036854775808)", InvalidSpec),
+     ("range(1.5)", InvalidSpec), ("list(range(3))", InvalidSpec), ("range(1, 1)", InvalidDomain)],
+)  # fmt: skip
+def test_a_range_that_is_no_domain_is_refused_before_it_is_made(text: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        registry().mechanism(f"krr(1, {text})")
+
+
 def test_a_list_that_is_not_written_out_is_refused_with_what_to_write() -> None:
-    with pytest.raises(InvalidSpec, match=r"lists are written out, since only SQL has range\(\): olh\(epsilon, domain"):
-        registry().mechanism("olh(1, range(100))")
+    with pytest.raises(InvalidSpec, match=r"lists are written out, or a range\(0, 100\): olh\(epsilon, domain"):
+        registry().mechanism("olh(1, sequence(100))")

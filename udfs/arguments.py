@@ -15,10 +15,12 @@ from ldpsql.functions import (
     Macros,
     Scalar,
     Settings,
+    Texts,
     as_struct,
     guarded,
     hookimpl,
     named_place,
+    pattern_of,
     plain,
     read_mechanism,
     values_of,
@@ -58,10 +60,21 @@ def column_values(handles: Handles, names: Settings) -> pa.Array:
     return pa.array(lists, pa.list_(pa.string()))
 
 
+@guarded
+def place(tables: Texts) -> pa.Array:
+    """Return what ``query_table`` takes for each table: the pattern of the Parquet files in a folder; any other name as it is.
+
+    Only a path with a separator is looked up, so a folder never hides a table.
+    """
+    names = plain(tables).to_pylist()
+    return pa.array([pattern_of(name) if name is not None and "/" in name else name for name in names], pa.string())
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer the macros with which all others read a mechanism."""
     return [
+        Scalar("__ldp_place", place, "VARCHAR"),
         Scalar("__ldp_mechanism_values", values, "VARCHAR"),
         Scalar("__ldp_mechanism_type", struct_type, "VARCHAR"),
         Scalar("__ldp_values", domain_values, "VARCHAR[]"),

@@ -55,16 +55,16 @@ CREATE OR REPLACE MACRO ldp._name(report) AS typeof((SELECT one FROM (SELECT rep
 CREATE OR REPLACE MACRO ldp._few(reports, report, keep, m) AS (
     SELECT __ldp_few(__ldp_mechanism(m), count(report) FILTER (WHERE ldp._kept(keep))) FROM (
         SELECT 1 WHERE __ldp_many(__ldp_mechanism(m), (
-            SELECT count(*) FROM (SELECT 1 WHERE __ldp_many(__ldp_mechanism(m), 1::BIGINT << 34)), query_table(reports)
+            SELECT count(*) FROM (SELECT 1 WHERE __ldp_many(__ldp_mechanism(m), 1::BIGINT << 34)), query_table(__ldp_place(reports))
         ))
-    ), query_table(reports)
+    ), query_table(__ldp_place(reports))
 );
 -- Over a table, a view, a file, a CTE, a Polars or Arrow frame. The report appears once: it may be an expression that draws.
 CREATE OR REPLACE MACRO ldp._estimate(reports, report, m, estimator) AS TABLE
     SELECT unnest(ldp._estimates(counts, estimator, m), recursive := true),
            list_sum(map_values(counts))::BIGINT AS n
     FROM (WITH "ldp few" AS MATERIALIZED (SELECT ldp._few(reports, report, true, m) AS few)
-          SELECT ldp._counted(report, true) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(reports)
+          SELECT ldp._counted(report, true) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(__ldp_place(reports))
           WHERE (SELECT few FROM "ldp few"))
     WHERE ldp._agreed(reports, report_name, m);
 -- Without a mechanism, the one that is recorded next to the reports; query() then runs the call that has it.
@@ -83,7 +83,7 @@ CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator) AS
         SELECT * EXCLUDE ("ldp report") FROM (
             SELECT keys, ldp._counted(report, true) AS "ldp counts", any_value(ldp._name(report)) AS "ldp report",
                    keys AS "ldp key", row_number() OVER (ORDER BY keys) AS "ldp place"
-            FROM query_table(reports) GROUP BY keys
+            FROM query_table(__ldp_place(reports)) GROUP BY keys
         ) WHERE ldp._agreed(reports, "ldp report", m)
     ), "ldp learned" AS MATERIALIZED (
         SELECT __ldp_learn_in_order(

@@ -13,6 +13,7 @@ from ldpsql.functions import (
     Registry,
     Scalar,
     Texts,
+    changing,
     check_drawn,
     check_listed,
     check_written,
@@ -36,8 +37,14 @@ def mechanism_handle(specs: Column) -> pa.Array:
 
 @guarded
 def drawn_handle(specs: Column) -> pa.Array:
-    """Return the handle of each mechanism that is to draw new reports; refuse one whose reports are declared permanent."""
-    return pa.array(numbers(plain(specs), lambda spec: MECHANISMS.number(read_mechanism(check_drawn(spec)))), pa.int64())
+    """Return the handle of the mechanism that is to draw new reports; refuse one whose reports are declared permanent.
+
+    A mechanism that changes from row to row is refused before one of them is read.
+    """
+    column = plain(specs)
+    if len(column) > 1 and not column.slice(1).equals(column.slice(0, len(column) - 1)):
+        raise changing()
+    return pa.array(numbers(column, lambda spec: MECHANISMS.number(read_mechanism(check_drawn(spec)))), pa.int64())
 
 
 @guarded

@@ -30,6 +30,7 @@ from ldpsql.functions import (
     fields_of,
     guarded,
     hookimpl,
+    of_column,
     plain,
     random_arrangement,
     random_order,
@@ -37,6 +38,7 @@ from ldpsql.functions import (
 )
 from ldpsql.mechanisms import InvalidParameter, certify
 
+_STRUCT = "write FROM ldp.perturb_rows(people, {city: ldp.krr(...), age: ldp.square_wave(...)})"
 _PART = 1 << 18  # values that a thread draws at a time
 _COLUMNS = 6  # that can be perturbed: the macro has a place for each
 _OWN = "_ldpsql_"  # how the names begin that the macro uses
@@ -55,6 +57,7 @@ _PLACES = {
         COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[{n}])),
         "_ldpsql_places",
         "_ldpsql_counted",
+        struct_keys(ldp._padded(columns))[{n}],
         struct_extract_at(ldp._padded(columns), {n})
     )""",
 }
@@ -64,9 +67,12 @@ def drawing_rows(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Arr
     """Return a function that draws a list of reports for each list of values: one report for each of the places in the list."""
 
     @guarded
-    def perturb_rows(values: Lists, places: WholeLists, counted: Booleans, handles: Handles) -> pa.Array:
-        rows = zip(_lists(values), _lists(places), plain(counted).to_pylist(), plain(handles).to_pylist(), strict=True)
-        drawn = [_drawn(*row, to_column) if row[0] is not None and row[1] is not None else None for row in rows]
+    def perturb_rows(values: Lists, places: WholeLists, counted: Booleans, names: Texts, handles: Handles) -> pa.Array:
+        further = (plain(column).to_pylist() for column in (counted, names, handles))
+        drawn: list[pa.Array | None] = []
+        for own, order, is_counted, name, handle in zip(_lists(values), _lists(places), *further, strict=True):
+            with of_column(name):
+                drawn.append(None if own is None or order is None else _drawn(own, order, is_counted, handle, to_column))
         return _as_lists(drawn, kind)
 
     return perturb_rows
@@ -122,6 +128,8 @@ def there(tables: Texts, columns: Texts, kept: TextLists) -> pa.Array:
 
     """
     for table, perturbed, names in zip(*(plain(column).to_pylist() for column in (tables, columns, kept)), strict=True):
+        if not perturbed.startswith("STRUCT("):
+            raise InvalidParameter("the mechanisms of columns must be a struct", _STRUCT)
         _check([name.lower() for name in fields_of(table)], [name.lower() for name in fields_of(perturbed)], names)
     return pa.array([".*"] * len(tables), pa.string())
 
@@ -131,7 +139,7 @@ def _check(fields: list[str], perturbed: list[str], kept: list[str | None] | Non
     if "mechanism" in perturbed and "mechanism" not in fields:
         raise InvalidParameter(
             "this is a mechanism, not a struct from columns to mechanisms",
-            "write FROM ldp.perturb_rows(people, {city: ldp.krr(...), age: ldp.square_wave(...)})",
+            _STRUCT,
         )
     check_columns(perturbed, fields)
     if len(perturbed) > _COLUMNS:
@@ -192,7 +200,7 @@ def _places(number: int, counts: pa.Array | None) -> NDArray[np.int32]:
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
-_BY_FORM = drawn_by_form("_report_rows", "__ldp_rows", ("x", "places", "counted", "handle"), drawing_rows, rows=True)
+_BY_FORM = drawn_by_form("_report_rows", "__ldp_rows", ("x", "places", "counted", "name", "handle"), drawing_rows, rows=True)
 
 
 def _macros() -> Macros:

@@ -2,18 +2,22 @@
 -- not needed are NULL, and are left out at the end. COLUMNS finds columns by their names, in any case, and a report keeps the name
 -- of its column.
 CREATE OR REPLACE MACRO ldp._padded(columns) AS struct_concat(columns, {PADDING_EACH});
+-- Columns to be kept: a list of their names, or the name of one.
+CREATE OR REPLACE MACRO ldp._named
+    (names VARCHAR) AS [names],
+    (names) AS names::VARCHAR[];
 -- Without names that are used here: such a column cannot be kept.
 CREATE OR REPLACE MACRO ldp._lowered(names) AS list_transform(
-    list_filter(names::VARCHAR[], lambda name: NOT starts_with(lower(name), '_ldpsql_')), lambda name: lower(name)
+    list_filter(ldp._named(names), lambda name: NOT starts_with(lower(name), '_ldpsql_')), lambda name: lower(name)
 );
 -- The table, if it has all these columns: for a missing one, COLUMNS only says that it finds nothing. typeof() and the pattern of
 -- regexp_extract are computed when a statement is bound, so no row is read, and the condition is a constant.
 CREATE OR REPLACE MACRO ldp._with_columns(t, columns, keep) AS TABLE
-    FROM query_table(t) AS "_ldpsql_row"
-    WHERE regexp_extract('', __ldp_there(typeof("_ldpsql_row"), typeof(columns), keep::VARCHAR[])) = '';
+    FROM query_table(__ldp_place(t)) AS "_ldpsql_row"
+    WHERE regexp_extract('', __ldp_there(typeof("_ldpsql_row"), typeof(columns), ldp._named(keep))) = '';
 CREATE OR REPLACE MACRO ldp._drawn_rows
-    (x, places, counted, m STRUCT(nothing INTEGER)[]) AS CASE WHEN m IS NULL THEN ldp._no_mechanism() END::INTEGER[],
-    (x, places, counted, m) AS ldp._report_rows(x, places, counted, ldp._draws(m), ldp._reports(m), ldp._reports(m));
+    (x, places, counted, name, m STRUCT(nothing INTEGER)[]) AS CASE WHEN m IS NULL THEN ldp._no_mechanism() END::INTEGER[],
+    (x, places, counted, name, m) AS ldp._report_rows(x, places, counted, name, ldp._draws(m), ldp._reports(m), ldp._reports(m));
 -- A key by which GROUP BY keeps strings apart that are equal by their collation: their bytes.
 CREATE OR REPLACE MACRO ldp._key(x VARCHAR) AS encode(x), (x) AS x;
 
@@ -27,7 +31,7 @@ CREATE OR REPLACE MACRO ldp._key(x VARCHAR) AS encode(x), (x) AS x;
 -- Draws come from a query of their own, because unnest comes before all other expressions of its query.
 CREATE OR REPLACE MACRO ldp.perturb_rows(t, columns, keep := []) AS TABLE
     WITH source AS MATERIALIZED (
-        SELECT COLUMNS(lambda c: lower(c) IN ldp._lowered(list_concat(struct_keys(columns), keep::VARCHAR[])))
+        SELECT COLUMNS(lambda c: lower(c) IN ldp._lowered(list_concat(struct_keys(columns), ldp._named(keep))))
         FROM ldp._with_columns(t, columns, keep)
     ), sampled AS (
         SELECT *, count(*) AS "_ldpsql_count"

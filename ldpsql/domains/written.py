@@ -27,9 +27,19 @@ def check_written(text: str) -> None:
     longest = max(
         (_length(numbers, with_end=bool(series)) for series, numbers in _CALL.findall(_NEITHER.sub("", text))), default=0
     )
-    if longest > MOST_LISTED:
+    check_length(longest)
+
+
+def check_length(length: int) -> None:
+    """Refuse a list of more values than a domain may have, before it is made.
+
+    Raises:
+        InvalidParameter: if it is too long.
+
+    """
+    if length > MOST_LISTED:
         raise InvalidParameter(
-            f"a domain may list at most {MOST_LISTED:,} values, and the query would make a list of {longest:,}",
+            f"a domain may list at most {MOST_LISTED:,} values, and this would make a list of {length:,}",
             "group values, for example by a prefix, or divide numbers by a step",
         )
 

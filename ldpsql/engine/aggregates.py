@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ldpsql.engine.functions import Macros
-from ldpsql.names import AGREED, COLUMN_NAME, FEW, IBU
+from ldpsql.names import AGREED, COLUMN_NAME, FEW, IBU, TABLE_PLACE
 from ldpsql.quoting import quoted, text_literal
 
 COUNTS = "{counts}"
@@ -67,7 +67,7 @@ class Aggregate:
             counted = (
                 f"WITH {_FEW} AS MATERIALIZED (SELECT {FEW}(reports, report, keep, m) AS few) "  # noqa: S608
                 f"SELECT {self.counted} AS {_LOCAL}, any_value({COLUMN_NAME}(report)) AS {_NAME} "
-                f"FROM query_table(reports) WHERE (SELECT few FROM {_FEW})"
+                f"FROM query_table({TABLE_PLACE}(reports)) WHERE (SELECT few FROM {_FEW})"
             )
             select = f"TABLE SELECT {rows}, {n} FROM ({counted}) WHERE {AGREED}(reports, {_NAME}, m)"  # noqa: S608
             yield _macro(self.name, {"reports": None, **over_reports}, select)

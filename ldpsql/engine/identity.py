@@ -31,6 +31,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import SourceRefused
+from ldpsql.places import pattern_of
 from ldpsql.quoting import quoted, text_literal
 
 _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".\s](?:[^".]*[^".\s])?))\s*(\.|$)')
@@ -373,6 +374,5 @@ def _existing(path: str, folders: tuple[str, list[str]]) -> set[str]:
 
 
 def _matching(path: str) -> set[str]:
-    pattern = os.path.join(path, "**", "*.parquet") if os.path.isdir(path) else path
-    files = {path, *glob(pattern, recursive=True, include_hidden=True)}  # as DuckDB finds them
+    files = {path, *glob(pattern_of(path), recursive=True, include_hidden=True)}  # as DuckDB finds them
     return {str(Path(file).resolve()) for file in files if os.path.isfile(file)}

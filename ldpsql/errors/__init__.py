@@ -44,6 +44,7 @@ from ldpsql.errors.privacy import (
     Redrawn,
     RowBudgetExceeded,
     WrongType,
+    of_column,
 )
 from ldpsql.errors.runs import (
     ConnectionRefused,
@@ -116,5 +117,6 @@ __all__ = [
     "UnmarkedReports",
     "UsageError",
     "WrongType",
+    "of_column",
     "raised_by",
 ]

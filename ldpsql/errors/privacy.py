@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from ldpsql.errors.base import LdpError
@@ -65,6 +67,15 @@ class WrongType(PrivacyError):
 
 
 NOT_PERTURBED = (OutsideDomain, MissingValue, WrongType)
+
+
+@contextmanager
+def of_column(name: object) -> Iterator[None]:
+    """Within a ``with`` block, let errors about a value to perturb name its column, if it has a name."""
+    try:
+        yield
+    except NOT_PERTURBED as error:
+        raise error.of_column(name) if isinstance(name, str) and name else error from None
 
 
 class NotReports(PrivacyError):

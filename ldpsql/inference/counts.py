@@ -16,6 +16,12 @@ from ldpsql.inference.operators import Floats
 from ldpsql.reports import of_octets
 
 MAX_COUNT = 2**53 - 1  # doubles hold whole numbers exactly up to here
+# sum() is a HUGEINT, a DECIMAL or a DOUBLE in DuckDB, count(*) a BIGINT and histogram() a UBIGINT. Intervals from sums of
+# weights would be too short, so only the user can say that a sum is one of counts.
+_SUMS = (
+    "write sum(n)::BIGINT or ldp.merge(counts) for sums of counts; for weights, estimate each group of equal weight, "
+    "and combine the estimates of the groups by their weights"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +128,11 @@ def whole_numbers(numbers: pa.Array) -> Floats:
     """Return counts as doubles, which hold them exactly up to 2**53 - 1.
 
     Raises:
-        BadCounts: if one is negative, NULL, not whole, or larger.
+        BadCounts: if their type is not an integer type of at most 64 bits, or one is negative, NULL or larger.
 
     """
+    if not (pa.types.is_integer(numbers.type) or pa.types.is_null(numbers.type)):
+        raise BadCounts("counts must have an integer type, and these numbers, of another type, may be sums of weights", _SUMS)
     try:
         whole = numbers.cast(pa.uint64())
     except pa.ArrowException:

@@ -36,7 +36,7 @@ from ldpsql.mechanisms.certified import CertifiedMechanism, CertifiedPairs, Cert
 from ldpsql.mechanisms.certified_row import CertifiedOne, CertifiedRow, certified_row
 from ldpsql.mechanisms.identity import Same, SpecKey, refuse_overrides, stored
 from ldpsql.mechanisms.owned import own_alphabet, own_layout, own_values
-from ldpsql.mechanisms.parts import Parts
+from ldpsql.mechanisms.parts import Parts, mechanism_of
 from ldpsql.mechanisms.spec import EpsilonField, Spec
 from ldpsql.privacy.certificate import certificate
 from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, PureLdp
@@ -153,16 +153,21 @@ _KEYS: ByteCache[Same, SpecKey] = ByteCache(16 << 20)
 _CERTIFIED: ByteCache[SpecKey, CertifiedMechanism] = ByteCache(128 << 20)
 
 
-def certify(mechanism: Mechanism) -> CertifiedMechanism:
+def certify(mechanism: Mechanism | str) -> CertifiedMechanism:
     """Return a mechanism with its channel, certified. Those used last are cached, with everything derived from them.
 
+    Args:
+        mechanism: the mechanism, its text, or its name in the settings.
+
     Raises:
+        InvalidSpec, UnknownName: if the text cannot be read.
         NotPrivate: if the channel does not keep the claim, or an object does not have exactly a type of the core.
         InvalidParameter: if channel, domain, alphabet and rules do not belong together.
         PluginError: if the mechanism raises any other error.
 
     """
-    return _CERTIFIED.remembered(_KEYS.remembered(Same(mechanism), _key), _certified)
+    given = mechanism_of(mechanism) if isinstance(mechanism, str) else mechanism
+    return _CERTIFIED.remembered(_KEYS.remembered(Same(given), _key), _certified)
 
 
 def _key(same: Same) -> SpecKey:

@@ -10,6 +10,10 @@ from threading import Lock
 from tokenize import TokenError, generate_tokens, untokenize
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ldpsql.domains.written import check_length
 from ldpsql.errors import InvalidSpec
 from ldpsql.mechanisms.parts import Nested
 from ldpsql.mechanisms.spec import Spec
@@ -20,10 +24,11 @@ _EXAMPLES = {"mechanism": "krr(epsilon=1, domain=['a', 'b'])", "estimator": "ibu
 def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[str, Any]]:
     """Return name, positional and named values of ``name(value, parameter=value, ...)``, with ``=`` or ``:=``.
 
-    Values are literals of Python, or true, false and NULL as in SQL; nothing is evaluated.
+    Values are literals of Python, true, false and NULL as in SQL, or ``range`` of whole numbers; nothing else is evaluated.
 
     Raises:
         InvalidSpec: if the text is anything else.
+        InvalidParameter: if a range is longer than a domain may be.
 
     """
     if _MISSPELT.fullmatch(text):
@@ -46,13 +51,24 @@ def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[
 
 
 def _value(node: ast.expr) -> Any:
-    """Return a literal, or the text of a call or a name, which is a spec of its own; also those in a struct by their names."""
+    """Return a literal or a range, or the text of a call or a name, which is a spec of its own; in a struct, each by name."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range" and not node.keywords:
+        return _range(*map(ast.literal_eval, node.args))
     if isinstance(node, ast.Call | ast.Name):
         return Nested(ast.unparse(node))
     if isinstance(node, ast.Dict) and any(isinstance(part, ast.Call | ast.Name) for part in (*node.keys, *node.values)):
         names = (key.id if isinstance(key, ast.Name) else ast.literal_eval(key or node) for key in node.keys)
         return {name: _value(value) for name, value in zip(names, node.values, strict=True)}
     return ast.literal_eval(node)
+
+
+def _range(*ends: int) -> NDArray[np.int64]:
+    """Return the numbers of a range, as Python and DuckDB count them."""
+    whole = range(*ends)
+    if not all(-(2**63) <= end < 2**63 for end in ends):
+        raise ValueError("not numbers of 64 bits")
+    check_length(max(0, -((whole.start - whole.stop) // whole.step)))  # not len(), which refuses lengths above 2^63
+    return np.arange(whole.start, whole.stop, whole.step)
 
 
 _PARSER = Lock()  # Python 3.11 counts the depth of all trees together: two threads at once can end in a SystemError
@@ -84,6 +100,6 @@ def bind(cls: type[Spec], arguments: list[Any], keywords: Mapping[str, Any]) -> 
     if any(isinstance(value, Nested) for value in values.values()):
         raise InvalidSpec(
             f"a value of {cls.name} is neither a number nor text, a list or a boolean",
-            f"text is in quotes, and lists are written out, since only SQL has range(): {cls.signature()}",
+            f"text is in quotes, and lists are written out, or a range(0, 100): {cls.signature()}",
         )
     return cls(**{key: value for key, value in values.items() if value is not None})

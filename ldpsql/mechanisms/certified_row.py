@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import Codes, Drawn, OneOfRows, Rows
 from ldpsql.channels.randomness import Words
 from ldpsql.domains.product import Product
-from ldpsql.errors import NOT_PERTURBED, InvalidParameter
+from ldpsql.errors import InvalidParameter, of_column
 from ldpsql.mechanisms.certified import CertifiedMechanism, CertifiedValues
 from ldpsql.mechanisms.parts import Parts
 from ldpsql.privacy.certificate import of_one, of_rows
@@ -81,10 +81,8 @@ class CertifiedRow(CertifiedMechanism):
         out = np.empty((len(column), len(self.parts)), dtype=np.int32)
         fields = zip(self.values.names, self.parts, self.values.fields(column), strict=True)
         for j, (name, part, field) in enumerate(fields):
-            try:
+            with of_column(name):
                 out[:, j] = part.codes(field)
-            except NOT_PERTURBED as error:
-                raise error.of_column(name) from None
         return out
 
     def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:

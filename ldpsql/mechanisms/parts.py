@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.domains.product import Product, check_names
-from ldpsql.errors import InternalError, InvalidParameter, InvalidSpec
+from ldpsql.errors import InvalidParameter, InvalidSpec
 
 if TYPE_CHECKING:
     from ldpsql.mechanisms.base import Mechanism
@@ -60,6 +61,18 @@ def read_by(reader: Callable[[Any], Mechanism]) -> None:
     _READERS[:] = [reader]
 
 
+def mechanism_of(given: Any) -> Mechanism:
+    """Return a mechanism from its text, its name in the settings or its JSON.
+
+    Raises:
+        InvalidSpec, UnknownName, InvalidParameter: if it cannot be read.
+
+    """
+    if not _READERS:
+        import_module("ldpsql.registry.registry")  # sets the reader
+    return _READERS[0](given)
+
+
 def parts_of(given: Any) -> Parts:
     """Return the mechanisms of the columns of a row from a mapping of mechanisms, their texts or their JSON.
 
@@ -71,10 +84,8 @@ def parts_of(given: Any) -> Parts:
         return given
     if not isinstance(given, Mapping):
         raise InvalidSpec("the columns of a row must be mechanisms by the names of the columns", _EXAMPLE)
-    if not _READERS:
-        raise InternalError("nothing reads the mechanisms of columns", "import ldpsql.registry.registry first")
     check_names(tuple(given))
-    parts = Parts(ColumnMechanism(column, _READERS[0](spec)) for column, spec in given.items())
+    parts = Parts(ColumnMechanism(column, mechanism_of(spec)) for column, spec in given.items())
     if any(isinstance(vars(mechanism).get("columns"), Parts | Product) for mechanism in parts.mechanisms):
         raise InvalidParameter("a column of a row cannot be a row itself", "write the columns of both rows next to each other")
     return parts

@@ -29,7 +29,7 @@ class Shuffled:
     local_epsilon: float
 
 
-def shuffled(mechanism: Mechanism, *, reports: int, delta: float) -> Shuffled:
+def shuffled(mechanism: Mechanism | str, *, reports: int, delta: float) -> Shuffled:
     """Return the central privacy of the shuffled reports of a mechanism, one report for each person.
 
     It holds against a reader who sees the reports in random order and without ids, and if all the people counted have sent a
@@ -39,7 +39,7 @@ def shuffled(mechanism: Mechanism, *, reports: int, delta: float) -> Shuffled:
     largest ratio and total variation of the channel.
 
     Args:
-        mechanism: the mechanism that draws the reports.
+        mechanism: the mechanism that draws the reports, its text, or its name in the settings.
         reports: the number of reports, at least 2 and at most 10^10.
         delta: the probability with which epsilon may be exceeded, at least 1e-14 and below 1.
 
@@ -52,5 +52,6 @@ def shuffled(mechanism: Mechanism, *, reports: int, delta: float) -> Shuffled:
         raise InvalidParameter(f"reports must be a whole number from 2 to {_MOST_REPORTS}", "count one report for each person")
     if not isinstance(delta, int | float) or not _SMALLEST_DELTA <= delta < 1:
         raise InvalidParameter(f"delta must be at least {_SMALLEST_DELTA:g} and below 1", "less than 1 / reports, such as 1e-9")
-    epsilon, at_least, local = central(certify(mechanism).channel, reports, delta)
-    return Shuffled(mechanism.name, reports, delta, epsilon, at_least, local)
+    certified = certify(mechanism)
+    epsilon, at_least, local = central(certified.channel, reports, delta)
+    return Shuffled(certified.mechanism.name, reports, delta, epsilon, at_least, local)

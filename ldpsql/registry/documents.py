@@ -23,9 +23,10 @@ FORMAT, VERSION = "ldpsql.mechanism", 1
 _EXAMPLE = "write one with: ldpsql describe -m city -o city.json"
 
 
-def document(mechanism: Mechanism) -> dict[str, Any]:
-    """Return a mechanism as a document, in plain JSON."""
+def document(mechanism: Mechanism | str) -> dict[str, Any]:
+    """Return a mechanism, its text or its name in the settings as a document, in plain JSON."""
     certified = certify(mechanism)
+    mechanism = certified.mechanism
     ratio = certified.certificate.ratio
     parameters = {name: value for name, value in mechanism.to_json().items() if name != Mechanism.kind}
     return {

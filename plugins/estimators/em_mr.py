@@ -7,7 +7,7 @@ Ye, Wang, Zhang, Feng, "Revisiting EM-based estimation for locally differentiall
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,8 @@ class EmMr(IterativeEstimator):
 
     Categories: at most half of the values below two standard deviations are merged into one at a time. Values in order: the
     window of neighbours with the smallest sum below that, half as wide each time. BIC = -2 log L + K' log n; at least
-    ``keep_share`` of the values stay; a merged weight is spread equally.
+    ``keep_share`` of the values stay; a merged weight is spread equally. Whole numbers are values in order; if they are labels,
+    such as stores or post codes, ``neighbours := 'ignore'`` merges the smallest shares instead.
 
     Each fit is EM stopped by the paper's rule: reduction of the exact maximum would merge only what is zero already. As in the
     authors' code a fit goes on from the one before, and those that decide what to merge stop earlier, at 100 times
@@ -62,6 +63,9 @@ class EmMr(IterativeEstimator):
     stop: StopField = Field("paper", description="of each fit: 'paper', 'certified', 'held_out' or a number of steps")
     tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(1e-3, description="largest change of the log-likelihood")
     keep_share: Annotated[float, Field(ge=0, le=1)] = Field(0.25, description="least share of the values to keep, K_min / K")
+    neighbours: Literal["use", "ignore"] = Field(
+        "use", description="'use': merge neighbours if there are any; 'ignore': merge the smallest values"
+    )
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Reduce all groups together."""
@@ -72,7 +76,7 @@ class EmMr(IterativeEstimator):
         going = np.arange(len(begin))
         while window > 1 and len(going) and not limits.late:
             window = -(-window // 2)
-            smaller = merge_window if len(likelihood.layout) == 1 else merge_smallest
+            smaller = merge_window if len(likelihood.layout) == 1 and self.neighbours == "use" else merge_smallest
             block = smaller(state.block[going], state.theta[going], small[going], window, fewest)
             changed = (block != state.block[going]).any(axis=1)  # if none is small enough, a narrower window may be
             rows, block = going[changed], block[changed]

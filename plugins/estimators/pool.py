@@ -39,8 +39,8 @@ class Pool(Estimator):
 
     The likelihood is maximised again with the pool as one value, and values that are small then join it, until there are none.
     If values have neighbours, neighbours are pooled instead: halves, then quarters of the domain, ... that differ by less than
-    ``cut`` standard errors; ``neighbours := 'ignore'`` pools small values there too. Thousands of values under olh are pooled
-    as if they had no neighbours.
+    ``cut`` standard errors; ``neighbours := 'ignore'`` pools small values there too, for numbers that are labels. Thousands of
+    values under olh are pooled as if they had no neighbours.
 
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> reports = Likelihood(KeepOrSpreadOperator(4, 0.4, 0.2), np.array([[500.0, 280.0, 300.0, 290.0]]))

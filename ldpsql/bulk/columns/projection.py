@@ -11,7 +11,7 @@ from ldpsql.bulk.columns.kept import kept, kept_field
 from ldpsql.bulk.columns.mechanisms import Columns, by_column, check_columns, names_of
 from ldpsql.bulk.permanent import Permanent
 from ldpsql.channels import Drawn
-from ldpsql.errors import NOT_PERTURBED, InvalidParameter
+from ldpsql.errors import InvalidParameter, of_column
 from ldpsql.errors.boundary import withheld
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry.agreement import metadata
@@ -133,7 +133,5 @@ def drawn(
     mechanism: CertifiedMechanism, column: pa.Array, name: object, draw: Callable[[CertifiedMechanism, pa.Array], Made]
 ) -> Made:
     """Return what ``draw`` makes of a column; an error names the column if it has a name."""
-    try:
+    with of_column(name):
         return draw(mechanism, column)
-    except NOT_PERTURBED as error:
-        raise error.of_column(name) if isinstance(name, str) and name else error from None
