@@ -48,15 +48,21 @@ def is_frame(values: Any) -> bool:
     return not is_column and hasattr(values, "__arrow_c_stream__")
 
 
+def _pandas() -> Any:
+    """Return pandas, or None if it is not imported: then nothing comes from it."""
+    pandas = sys.modules.get("pandas")
+    return pandas if hasattr(pandas, "api") else None  # its classes come before `api`; another thread may be importing it
+
+
 def is_pandas_frame(values: Any) -> bool:
     """Return whether this is a pandas DataFrame."""
-    pandas = sys.modules.get("pandas")
+    pandas = _pandas()
     return pandas is not None and isinstance(values, pandas.DataFrame)
 
 
 def is_pandas_series(values: Any) -> bool:
     """Return whether this is a pandas Series."""
-    pandas = sys.modules.get("pandas")
+    pandas = _pandas()
     return pandas is not None and isinstance(values, pandas.Series)
 
 
@@ -113,7 +119,7 @@ def _nan_as_null(column: pa.Array) -> pa.Array:
 
 
 def _is_pandas_column(values: Any) -> bool:
-    pandas = sys.modules.get("pandas")
+    pandas = _pandas()
     return pandas is not None and isinstance(values, pandas.Series | pandas.Index | pandas.api.extensions.ExtensionArray)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from time import monotonic, sleep
 from types import FrameType
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -15,7 +16,8 @@ from duckdb import DuckDBPyConnection, ResourceInUseException, TransactionExcept
 
 from ldpsql.engine.connections import duckdb_of
 from ldpsql.engine.control_c import heard
-from ldpsql.errors import Interrupted
+from ldpsql.engine.functions import MARK
+from ldpsql.errors import ConnectionRefused, Interrupted
 from ldpsql.inference.solver.limits import Limits
 
 P = ParamSpec("P")
@@ -47,6 +49,12 @@ class _Block:
 
 
 _BLOCKS: list[_Block] = []
+_BUSY = "busy with another call"  # DuckDB's words if another thread uses a connection
+_PATIENCE = 10.0  # seconds that a call of another thread may take
+_SCHEMAS = f"""
+    SELECT database_name, schema_name FROM duckdb_schemas()
+    WHERE database_name NOT IN ('system', 'temp') AND schema_name NOT IN ('information_schema', 'pg_catalog')
+    AND database_name NOT IN (SELECT database_name FROM duckdb_functions() WHERE function_name = '{MARK}')"""  # noqa: S608
 
 
 def interrupt(con: DuckDBPyConnection) -> None:
@@ -95,16 +103,45 @@ def until_stopped(con: DuckDBPyConnection, batches: Iterable[T]) -> Iterator[T]:
 def cursor_like(con: DuckDBPyConnection) -> DuckDBPyConnection:
     """Return a cursor with the search path of its connection: a plain cursor of DuckDB forgets USE.
 
-    If a result of the connection is open, its search path cannot be read; the cursor then has that of a new connection.
+    If a result of the connection is open or its transaction has failed, its search path cannot be read. The cursor then has
+    that of a new connection, if all tables are in one schema.
+
+    Raises:
+        ConnectionRefused: if the search path cannot be read and tables are in several schemas, or if another thread uses the
+            connection all the time.
+
     """
     cursor = con.cursor()
     try:
-        ((path,),) = con.sql("SELECT current_setting('search_path')").fetchall()
+        path = _search_path(con)
     except (ResourceInUseException, TransactionException):
+        if len(cursor.sql(_SCHEMAS).fetchall()) > 1:
+            raise ConnectionRefused(
+                "the connection has an open result or a failed transaction, so its search path cannot be read",
+                "fetch the result or roll back first, or pass con.cursor()",
+            ) from None
         return cursor
     if path:
         cursor.execute("SET search_path = ?", [path])
     return cursor
+
+
+def _search_path(con: DuckDBPyConnection) -> str:
+    """Return the search path of a connection, as soon as no other thread uses it."""
+    end = monotonic() + _PATIENCE
+    while True:
+        try:
+            ((path,),) = con.sql("SELECT current_setting('search_path')").fetchall()
+        except ResourceInUseException as error:
+            if _BUSY not in str(error):
+                raise
+            if monotonic() > end:
+                raise ConnectionRefused(
+                    "another thread uses this connection", "give each thread a cursor of its own: con.cursor()"
+                ) from None
+            sleep(0.001)
+        else:
+            return str(path)
 
 
 @contextmanager

@@ -134,7 +134,7 @@ def _guard(ledger: Ledger | str | Path | None, key: Key | str | Path | None) -> 
 def _put_on_search_path(con: DuckDBPyConnection, catalog: str) -> None:
     """Put the catalog behind DuckDB's own functions: mean, quantile and variance stay DuckDB's, and ours are ldp.mean, ..."""
     setting = "SELECT coalesce(nullif(current_setting('search_path'), ''), concat_ws('.', current_catalog(), current_schema()))"
-    ((path,),) = con.execute(setting).fetchall()  # no result stays open on the user's connection
+    ((path,),) = con.sql(setting).fetchall()  # no result stays open on the user's connection
     if not {catalog, f"{catalog}.main", quoted(catalog), f"{quoted(catalog)}.main"} & set(path.split(",")):
         con.execute("SET search_path = ?", [f"{path},system.main,{quoted(catalog)}"])
 
