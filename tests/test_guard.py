@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ from ldpsql import Key
 from ldpsql.bulk.charging import Charge
 from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerMissing, NotReleased
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.guard import guard_of
 
 PERTURB = "CREATE OR REPLACE TABLE reports AS SELECT ldp.perturb(city, city()) AS city FROM people"
 
@@ -234,43 +232,6 @@ def test_threads_share_one_allowance(watched: DuckDBPyConnection) -> None:
         for thread in threads:
             thread.join()
     assert 0 < sum(drawn) <= 5000
-
-
-def test_a_forked_process_draws_nothing_of_its_parents_charge(watched: DuckDBPyConnection) -> None:
-    with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
-        guard = guard_of(watched)
-        assert guard is not None
-        mechanism = next(iter(guard.left))
-        child = os.fork()
-        if not child:
-            try:
-                guard.take(mechanism, 1)
-            except NotReleased:
-                os._exit(7)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        watched.execute(PERTURB)
-
-
-def test_a_forked_process_draws_no_permanent_report_of_its_parents_charge(tmp_path: Path) -> None:
-    Key.create(tmp_path / "key")
-    ledger = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=2, privacy_unit="id"))
-    with ldpsql.connect(ledger=ledger.path, key=tmp_path / "key") as con:
-        con.execute("CREATE TABLE people AS SELECT i AS id, 'Lima' AS city FROM range(5) t(i)")
-        con.execute("CREATE MACRO city() AS ldp.krr(1.0, ['Lima', 'Oslo'])")
-        with ldpsql.release(con, "people", {"city": "city()"}, "reports", permanent=True):
-            guard = guard_of(con)
-            assert guard is not None
-            (charged,) = guard.permanent.values()
-            guard.check_charged(charged, charged)
-            child = os.fork()
-            if not child:
-                try:
-                    guard.check_charged(charged, charged)
-                except NotReleased:
-                    os._exit(7)
-                os._exit(0)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_a_release_inside_of_another_is_refused_before_it_is_charged(watched: DuckDBPyConnection, path: Path) -> None:

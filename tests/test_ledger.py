@@ -172,51 +172,6 @@ def test_a_release_that_was_not_published_is_charged_again_unless_it_is_resumed(
     assert spent(ledger) == ["2"]
 
 
-def test_a_window_renews_the_budget_after_it_has_passed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Ledger.open(path, Policy(epsilon_budget=1, budget_window="1 hour"))
-    ledger.charge("people", {"city": krr("1")}, "one")
-    with pytest.raises(BudgetExceeded):
-        ledger.charge("people", {"city": krr("1")}, "two")
-    shift_clock(monkeypatch, hours=2)
-    ledger.charge("people", {"city": krr("1")}, "two")
-    with pytest.raises(BudgetExceeded):
-        ledger.charge("people", {"city": krr("1")}, "three")
-    ledger.check()
-
-
-def test_a_window_ends_to_the_microsecond(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger, begin, hour = Ledger.open(path, Policy(epsilon_budget=1, budget_window="1 hour")), clock() + 10**9, 3600 * 10**6
-
-    def charge(at: int, destination: str) -> None:
-        monkeypatch.setattr("ldpsql.ledger.entries.clock", lambda: begin + at)
-        ledger.charge("people", {"city": krr("1")}, destination)
-
-    charge(0, "one")
-    with pytest.raises(BudgetExceeded):
-        charge(hour - 1, "too early")
-    charge(hour, "two")
-    with pytest.raises(BudgetExceeded):
-        charge(2 * hour - 1, "too early")
-    charge(2 * hour, "three")
-    ledger.check()
-
-
-def test_a_policy_that_changes_while_user_ids_are_read_refuses_the_charge(path: Path) -> None:
-    wide = Policy(epsilon_budget=9, privacy_unit="id")
-    ledger, other = Ledger.open(path, wide), Ledger.open(path)
-
-    class Ids:
-        """User ids that take long to read: until they are, another process adopts a smaller budget."""
-
-        def __arrow_c_array__(self, schema: Any = None) -> Any:
-            other.adopt(Policy(epsilon_budget=1, privacy_unit="id"))
-            return pa.array(["ann"]).__arrow_c_array__(schema)
-
-    with pytest.raises(PolicyMismatch, match="changed meanwhile"):
-        ledger.charge("people", {"city": krr("5")}, "reports", users=Ids())
-    assert ledger.history() == []
-
-
 def test_a_clock_that_goes_back_opens_no_window(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger.open(path, Policy(epsilon_budget=1, budget_window="1 hour"))
     ledger.charge("people", {"city": krr("1")}, "one")

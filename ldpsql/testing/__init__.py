@@ -1,15 +1,26 @@
 """The conformance suite for mechanisms and estimators, built-in or third-party.
 
 In the tests of your plugin, call `check_mechanism` on a few instances and `check_estimator` on every estimator class. They
-raise `AssertionError` with the claim that failed.
+raise `AssertionError` with the claim that failed. `enumerated` lists the reports of a small mechanism with their exact
+probabilities, for checks of your own.
 """
 
 from __future__ import annotations
 
 from ldpsql.testing.channels import check_rows, check_sampler
+from ldpsql.testing.enumeration import Enumeration, enumerated
 from ldpsql.testing.estimators import check_estimator
 from ldpsql.testing.mechanisms import check_mechanism
 from ldpsql.testing.trials import examples
 from ldpsql.testing.words import insecure_words_for_tests
 
-__all__ = ["check_estimator", "check_mechanism", "check_rows", "check_sampler", "examples", "insecure_words_for_tests"]
+__all__ = [
+    "Enumeration",
+    "check_estimator",
+    "check_mechanism",
+    "check_rows",
+    "check_sampler",
+    "enumerated",
+    "examples",
+    "insecure_words_for_tests",
+]

@@ -57,8 +57,10 @@ class PckvPm(KeyValueMechanism):
         return np.asarray(((2 * np.arange(self.bins) + 1) / self.bins - 1) * reach * 2 / (reach + 1))
 
     def rounding(self) -> float:
-        """Return half a bin."""
-        return 1.0 / self.bins
+        """Return half a bin, and how far the expected score of a bin is from its centre, as reports are bins too."""
+        centres = (2 * np.arange(self.bins) + 1) / self.bins - 1
+        expected = self.response().window.probabilities() @ self.scores()
+        return 1.0 / self.bins + float(np.abs(expected - centres).max())
 
 
 @hookimpl

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import NamedTuple
 from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import Codes, Floats, KeepOrSpread, Levels
+from ldpsql.channels import TOTAL, Codes, Floats, KeepOrSpread, Levels
 from ldpsql.channels.level_hashes import Response
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Ends, Operator, digest, operator
@@ -44,8 +45,7 @@ class LevelsOperator(StackOperator):
         self.untimed = min(self.untimed, max(2, _WORK // self.inputs))
         self.lined = len(channel.shape) == 1
         self._lengths = [block[0] for block in channel.blocks]
-        self._exact = [isinstance(response, KeepOrSpread) for response in channel.responses]
-        self._votes = [_votes(response) for response in channel.responses]
+        self._votes = [_Votes.of(response) for response in channel.responses]
         above = zip([*nodes[1:], np.zeros(self.inputs, dtype=np.int32)], [*channel.counts[1:], 1], strict=True)
         self._parents = [
             Parents(_of_nodes(at, own, up), count) for at, own, (up, count) in zip(nodes, channel.counts, above, strict=True)
@@ -105,12 +105,12 @@ class LevelsOperator(StackOperator):
     def _scatter(self, own: Floats, level: int) -> Floats:
         """Return the variances of the measured shares of a level, times its reports, up to a part that the total removes.
 
-        The covariance is that of k-RR, diag(P)/lift^2 less a product of vectors, or of hashes under which values collide
-        independently, diag(D) less the shares times themselves.
+        Two different blocks are both supported with probability both + more (own_x + own_y). So the covariance of the supports
+        is the diagonal matrix of what is returned here, times lift^2, plus u_x + u_y for some vector u, less the product of
+        their chances. Neither changes the variance of a contrast, and shares that are known to sum to one are contrasts.
         """
-        miss, lift = self._votes[level]
-        chance = miss + lift * own
-        return np.asarray((chance if self._exact[level] else chance * (1.0 - chance) + (lift * own) ** 2) / lift**2)
+        miss, lift, both, more = self._votes[level]
+        return np.asarray((miss + lift * own - both - 2.0 * more * own) / lift**2)
 
     def _measured(self, shares: Floats) -> list[Floats]:
         """Return the unbiased shares of the blocks of each level, equal ones without reports: each (groups, blocks)."""
@@ -229,9 +229,31 @@ def _seen(own: Floats, reports: float) -> Floats:
     return np.asarray((own * reports + 0.5) / (own.sum() * reports + 0.5 * len(own)))
 
 
-def _votes(response: Response) -> tuple[float, float]:
-    """Return the chance that a report supports another value, and by how much it is larger for its own."""
-    return float(response.miss), float(response.hit - response.miss)
+class _Votes(NamedTuple):
+    """The probabilities that a report supports a block that is not the value's, and two different ones that are not.
+
+    ``lift`` is by how much the first is larger for the value's own block, ``more`` the second if one of the two is the value's.
+    """
+
+    miss: float
+    lift: float
+    both: float
+    more: float
+
+    @classmethod
+    def of(cls, response: Response) -> _Votes:
+        """Return those of k-RR, whose reports support one block, or of hashes by a random line through shuffled points."""
+        miss, lift = float(response.miss), float(response.hit - response.miss)
+        if isinstance(response, KeepOrSpread):
+            return cls(miss, lift, 0.0, 0.0)
+        hit, spread = float(response.hit), response.response.spread / TOTAL
+        symbols, points = float(response.response.size), float(response.response.size) ** response.dimension
+        # The shares of the functions with one hash for two points, and for three, which may lie on a line.
+        two, apart = (points / symbols - 1) / (points - 1), max(points / symbols**2 - 1, 0.0) / (points - 1)
+        line = (symbols - 2) / max(points - 2, 1.0)
+        three = line * two + (1 - line) * apart
+        both = three * hit + (two - three) * spread
+        return cls(miss, lift, both, two * hit - both)
 
 
 @operator.register
