@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _GUARD = "tests/test_guard.py"
 _LEDGER = "tests/test_ledger.py"
+_LAWS = "tests/laws/test_ledger.py"
 
 MUTANTS = (
     # The guard
@@ -14,14 +15,14 @@ MUTANTS = (
         "if self.process != os.getpid() or not all_among(charged, asked):",
         "if not all_among(charged, asked):",
         "a forked process draws permanent reports of its parent's charge",
-        "tests/test_guard.py tests/test_permanent_charges.py",
+        _LAWS,
     ),
     Mutant(
         "ldpsql/ledger/guard.py",
         "if self.left[mechanism] < rows or self.process != os.getpid():",
         "if self.left[mechanism] < rows:",
         "a forked process draws reports of its parent's charge",
-        f"{_GUARD}::test_a_forked_process_draws_nothing_of_its_parents_charge",
+        _LAWS,
     ),
     Mutant(
         "ldpsql/ledger/guard.py",
@@ -71,14 +72,14 @@ MUTANTS = (
         'fresh = accounts["since"] <= (now - policy.window if',
         'fresh = accounts["since"] <= (now - policy.window // 2 if',
         "budgets renew after half the window",
-        f"{_LEDGER}",
+        _LAWS,
     ),
     Mutant(
         "ldpsql/ledger/spending.py",
         'fresh = accounts["since"] <= (now - policy.window if',
         'fresh = accounts["since"] <= (now - policy.window - 1 if',
         "budgets renew a microsecond after the window",
-        f"{_LEDGER}",
+        _LAWS,
     ),
     Mutant(
         "ldpsql/ledger/spending.py",
@@ -114,7 +115,7 @@ MUTANTS = (
         "if policy_of(db)[0] != request.policy:",
         "if False:",
         "a charge under a policy that another process has replaced meanwhile is taken",
-        f"{_LEDGER} tests/test_policy_review.py",
+        _LAWS,
     ),
     Mutant(
         "ldpsql/ledger/book.py",
