@@ -15,7 +15,8 @@ import typer
 # has commands of its own. Modules import what they need inside their functions, so that --help is quick.
 COMMANDS = (
     "demo", "doctor", "sql", "perturb", "estimate", "ask", "heavy_hitters", "rappor_shares", "synthesize", "report", "plan",
-    "privic", "audit", "lint", "budget", "policy", "statement", "describe", "vectors", "export_client", "export_sql", "plugins",
+    "privic", "audit", "lint", "budget", "policy", "statement", "describe", "vectors", "export_client", "export_sql",
+    "export_database", "plugins",
 )  # fmt: skip
 
 

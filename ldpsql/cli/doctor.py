@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from typing import Annotated
 
 import typer
 from packaging.requirements import Requirement
@@ -17,20 +19,27 @@ _PACKAGES = ("duckdb", "polars", "pyarrow", "numpy", "scipy", "pluggy", "pydanti
 _FOR_DEVELOPERS = ("dev", "peers")
 
 
-def doctor(form: FormatOption = Format.TABLE) -> None:
+def doctor(
+    database: Annotated[
+        str, typer.Argument(help="A DuckDB file: which of its views and macros need ldpsql.", show_default=False)
+    ] = "",
+    form: FormatOption = Format.TABLE,
+) -> None:
     """Check that everything works on this machine.
 
-    Packages, settings, ledger, random source, plugins, and one round through SQL; exits with 1 if one of them fails.
+    Packages, settings, ledger, random source, plugins, and one round through SQL; exits with 1 if one of them fails. For a
+    database, it also says which views and macros other clients of DuckDB can neither use nor import.
 
     Example: ldpsql doctor --format json
     """
-    checks = {
+    checks: dict[str, Callable[[], str]] = {
         "packages": _packages,
         "settings": _settings,
         "ledger": check_ledger,
         "random source": _random,
         "plugins": _plugins,
         "SQL": _round,
+        **({"database": partial(_database, database)} if database else {}),
         **{f"extra {name}": _extra(packages) for name, packages in _extras().items()},
     }
     rows = [{"check": name, **_outcome(check)} for name, check in checks.items()]
@@ -123,6 +132,18 @@ def check_ledger() -> str:
     if not os.access(path.parent, os.W_OK):
         raise LedgerUnwritable("the ledger cannot be begun", "its folder must exist and be writable")
     return ", ".join([f"the first release begins {path}", *findings])
+
+
+def _database(database: str) -> str:
+    """Return which objects of a database need ldpsql."""
+    from ldpsql.cli.source import existing
+    from ldpsql.sql.portable import portability
+
+    needing = portability(existing(database)).needing
+    if not needing:
+        return "other clients of DuckDB can use all its views and macros"
+    names = ", ".join(f"{one.kind} {one.name}" for one in needing)
+    return f"other clients of DuckDB cannot use or import {names}: ldpsql export-database leaves them out"
 
 
 def _random() -> str:

@@ -30,6 +30,9 @@ def lint(
     database: Annotated[
         str, typer.Option("--database", "-d", help="A DuckDB file, whose comments say which columns are reports.")
     ] = "",
+    portable: Annotated[
+        bool, typer.Option("--portable", help="Also find views and macros of the database that need ldpsql.")
+    ] = False,
     form: Annotated[
         LintFormat,
         typer.Option("--format", envvar="LDPSQL_FORMAT", help="How to write the findings; sarif is for code review."),
@@ -43,7 +46,8 @@ def lint(
 
     It also finds columns of reports in GROUP BY, WHERE, JOIN, DISTINCT, comparisons, aggregates and windows, and says what to
     write instead. Columns are reports if these files draw them, or if Parquet files or comments of the database record it.
-    With --database, it also reads the views and macros of the database. Exits with 3 if it finds anything.
+    With --database, it also reads the views and macros of the database; with --portable, it finds those that other clients of
+    DuckDB can neither use nor import. Exits with 3 if it finds anything.
 
     Example: ldpsql lint models/ reports.sql --database warehouse.duckdb --format json
     """
@@ -52,7 +56,9 @@ def lint(
 
     if not files and not database:
         raise InvalidParameter("there is nothing to read", "name SQL files, folders or a database")
-    rows = _rows(files or [], database)
+    if portable and not database:
+        raise InvalidParameter("--portable is about a database", "name it with --database")
+    rows = _rows(files or [], database) + (_needing(database) if portable else [])
     if form is LintFormat.SARIF:
         typer.echo(sarif(rows))
     else:
@@ -76,6 +82,19 @@ def _rows(files: list[Path], database: str) -> list[dict[str, object]]:
         {"file": database, "line": 0, "kind": f"{kind} {name}", "problem": p, "remedy": r} for kind, name, p, r in inside
     ]
     return [*placed, *objects]
+
+
+def _needing(database: str) -> list[dict[str, object]]:
+    """Return a finding for each view and macro of a database that needs ldpsql."""
+    from ldpsql.cli.source import existing
+    from ldpsql.sql.portable import portability
+
+    problem = "it needs ldpsql: other clients of DuckDB can neither use nor import it"
+    remedy = "hand the database on with ldpsql export-database"
+    return [
+        {"file": database, "line": 0, "kind": f"{one.kind} {one.name}", "problem": problem, "remedy": remedy}
+        for one in portability(existing(database)).needing
+    ]
 
 
 def _placed(places: list[Place]) -> list[dict[str, object]]:
