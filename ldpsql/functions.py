@@ -95,7 +95,7 @@ from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.inference.some_columns import SomeColumns
-from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, drawing_permanent, draws_handle
+from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, drawing_permanent, draws_handle, naming_column
 from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import audit, information
 from ldpsql.mechanisms.audit import AnalyticAudit
@@ -297,6 +297,7 @@ __all__ = [
     "metric_named",
     "named_place",
     "names_withheld",
+    "naming_column",
     "narrowed",
     "number_structs",
     "numbers",

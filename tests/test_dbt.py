@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -28,10 +29,63 @@ def project(tmp_path: Path) -> Path:
     )
 
 
-def dbt(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def dbt(project: Path, *arguments: str, killed_at: str = "") -> subprocess.CompletedProcess[str]:
+    """Run dbt; with ``killed_at``, it is killed when the ledger has done, or is about to do, what is named."""
     command = [str(Path(sys.executable).with_name("dbt")), "--no-use-colors", *arguments, "--profiles-dir", "."]
     environment = {**os.environ, "PEOPLE_DATABASE": "people.duckdb"}
+    if killed_at:
+        (project / "sitecustomize.py").write_text(KILLED)
+        environment |= {"PYTHONPATH": str(project), "KILLED_AT": killed_at}
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+KILLED = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
+
+class Finder(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != "ldpsql.ledger.book":
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        load = spec.loader.exec_module
+        def exec_module(module):
+            load(module)
+            point, _, moment = os.environ["KILLED_AT"].partition(" ")
+            done = getattr(module.Ledger, point)
+            def killing(*args, **options):
+                result = done(*args, **options) if moment == "after" else None
+                os.kill(os.getpid(), signal.SIGKILL)
+                return result
+            setattr(module.Ledger, point, killing)
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def settle(project: Path, *options: str) -> str:
+    command = [sys.executable, "-m", "ldpsql", "budget", "settle", "--database", "people.duckdb", *options]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=300, check=True).stdout
+
+
+def add_people(project: Path, numbers: range, city: str = "Lima") -> None:
+    with (project / "seeds" / "people.csv").open("a", encoding="utf-8") as people:
+        people.writelines(f"{i},south,{city}\n" for i in numbers)
+
+
+def check_paid(project: Path, people: int) -> list[tuple[int, str]]:
+    """Check that each person has one report and paid for it once, and return the people and the state of each release."""
+    ledger = Ledger.open(project / "people.ledger")
+    ledger.check()
+    assert rows(project, "SELECT count(*), count(DISTINCT person_id) FROM reports") == [(people, people)]
+    (balance,) = ledger.balances()
+    history = [(entry["users"], entry["state"]) for entry in ledger.history()]
+    assert balance.spent == "2"
+    assert sum(users for users, state in history if state == "published") == people
+    return history
 
 
 def rows(project: Path, query: str) -> list[tuple[Any, ...]]:
@@ -42,7 +96,7 @@ def rows(project: Path, query: str) -> list[tuple[Any, ...]]:
 def test_the_example_builds_charges_the_ledger_and_perturbs_every_person_once(project: Path) -> None:
     built = dbt(project, "build")
     assert built.returncode == 0, built.stdout
-    assert "PASS=13 WARN=0 ERROR=0" in built.stdout
+    assert "PASS=17 WARN=0 ERROR=0" in built.stdout
     record = "SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL"
     ((column, comment),) = rows(project, record)
     assert (column, comment.split(" ", 1)[1]) == ("city", "krr(epsilon='2', domain=['Lima', 'Oslo', 'Rome', 'Kyiv'])")
@@ -81,10 +135,83 @@ def test_what_would_overspend_or_failed_is_not_published(project: Path) -> None:
     text = model.read_text(encoding="utf-8")
     model.write_text(text + "\nwhere error('stopped') is null", encoding="utf-8")
     assert dbt(project, "build").returncode != 0
-    assert [entry["state"] for entry in Ledger.open(project / "people.ledger").history()] == ["charged"]
+    assert Ledger.open(project / "people.ledger").history() == []  # its transaction was rolled back
     model.write_text(text.replace("meta={'ldp'", "meta={'pdl'"), encoding="utf-8")
     silent = dbt(project, "build")
     assert "[LDP320] these models perturb, and do not say what their ledger is to charge: reports" in silent.stdout
+
+
+RUN = ("run", "--select", "new_people", "reports")
+
+
+def test_a_bad_value_blocks_nobody_and_a_renamed_model_finds_its_reports(project: Path) -> None:
+    for command in (("seed",), RUN):
+        assert dbt(project, *command).returncode == 0
+    first = rows(project, "FROM reports ORDER BY person_id")
+    original = (project / "seeds" / "people.csv").read_text(encoding="utf-8")
+    add_people(project, range(2001, 2101))
+    add_people(project, range(2101, 2102), "Atlantis")
+    dbt(project, "seed")
+    bad = dbt(project, *RUN)
+    assert "[LDP302] column 'city': a value to be perturbed is outside the declared domain" in bad.stdout
+    assert "model reports" in bad.stdout
+    assert "Atlantis" not in bad.stdout + bad.stderr
+    assert [entry["users"] for entry in Ledger.open(project / "people.ledger").history()] == [2000]
+    (project / "seeds" / "people.csv").write_text(original, encoding="utf-8")
+    add_people(project, range(2001, 2101))
+    add_people(project, range(3001, 3201))
+    dbt(project, "seed")
+    assert dbt(project, *RUN).returncode == 0
+    assert check_paid(project, 2300) == [(2000, "published"), (300, "published")]
+    assert rows(project, "FROM reports WHERE person_id <= 2000 ORDER BY person_id") == first
+
+    (project / "models" / "reports.sql").rename(project / "models" / "city_reports.sql")
+    new_people = project / "models" / "new_people.sql"
+    new_people.write_text(new_people.read_text(encoding="utf-8").replace("'reports'", "'city_reports'"), encoding="utf-8")
+    for model in ("shares", "trust"):
+        (project / "models" / f"{model}.sql").unlink()
+    (project / "models" / "schema.yml").unlink()
+    for test in (project / "tests").iterdir():
+        test.unlink()
+    add_people(project, range(4001, 4002))
+    dbt(project, "seed")
+    run = ("run", "--select", "new_people", "city_reports")
+    refused = dbt(project, *run).stdout
+    remedy = 'ALTER TABLE "people"."main"."reports" RENAME TO its new name'
+    assert "[LDP311]" in refused
+    assert remedy in refused
+    with duckdb.connect(str(project / "people.duckdb")) as con:
+        con.execute(remedy.replace("its new name", "city_reports"))
+    built = dbt(project, *run)
+    assert built.returncode == 0, built.stdout
+    with duckdb.connect(str(project / "people.duckdb")) as con:
+        con.execute("CREATE VIEW reports AS FROM city_reports")  # whose rows `check_paid` counts
+    assert check_paid(project, 2301)[-1] == (1, "published")
+
+
+def test_a_build_that_is_killed_anywhere_is_made_good_by_one_command(project: Path) -> None:
+    dbt(project, "seed")
+    ledger = project / "people.ledger"
+    for moment, states in {
+        "charge before": [],
+        "charge after": ["charged"],
+        "drawn after": ["returned", "charged"],  # the build gave back what nobody had seen
+    }.items():
+        assert dbt(project, *RUN, killed_at=moment).returncode == -signal.SIGKILL
+        assert rows(project, "SELECT * FROM duckdb_tables() WHERE table_name = 'reports'") == []
+        assert (not ledger.exists() and not states) or [e["state"] for e in Ledger.open(ledger).history()] == states
+    add_people(project, range(5001, 5011))
+    dbt(project, "seed")
+    refused = dbt(project, *RUN).stdout
+    assert "2000 of the users were charged at" in refused
+    assert "ldpsql budget settle --database" in refused
+    assert "if nobody can have seen them, add --unseen" in settle(project)
+    assert "given back: nobody has seen its reports" in settle(project, "--unseen")
+    assert dbt(project, *RUN, killed_at="publish before").returncode == -signal.SIGKILL
+    assert [e["state"] for e in Ledger.open(ledger).history()] == ["returned", "returned", "charged"]
+    assert rows(project, "SELECT count(*) FROM reports") == [(2010,)]
+    assert dbt(project, *RUN).returncode == 0  # with nobody to draw
+    assert check_paid(project, 2010) == [(2000, "returned"), (2000, "returned"), (2010, "published")]
 
 
 @pytest.mark.parametrize("materialized", ["view", "ephemeral"])

@@ -141,7 +141,7 @@ def test_a_release_is_charged_before_it_draws_and_published_after(watched: DuckD
     assert [row["state"] for row in Ledger.open(path).history()] == ["published"]
     with pytest.raises(ZeroDivisionError), ldpsql.release(watched, "people", {"city": "city()"}, "elsewhere"):
         raise ZeroDivisionError
-    assert [row["state"] for row in Ledger.open(path).history()] == ["published", "charged"]
+    assert [row["state"] for row in Ledger.open(path).history()] == ["published", "returned"]
 
 
 def test_a_release_again_is_stored_and_draws_nothing(watched: DuckDBPyConnection) -> None:

@@ -426,10 +426,10 @@ def test_a_cycle_is_charged_before_it_is_drawn_and_once(tmp_path: Path) -> None:
     charge = ldpsql.Charge(ledger, "people")
     with pytest.raises(Exception, match="LDP302"):
         privic.collect(pl.DataFrame({"cell": [0, 6]}), state, mechanism, cycles=1, charge=charge)
-    assert [row["state"] for row in ledger.history()] == ["charged"]
+    assert [row["state"] for row in ledger.history()] == ["returned"]
     frame = pl.DataFrame({"cell": [0, 1, 2] * 100})
     privic.collect(frame, state, mechanism, cycles=1, charge=charge)
-    assert [row["state"] for row in ledger.history()] == ["published"]
+    assert [row["state"] for row in ledger.history()] == ["returned", "published"]
     state.unlink()
     with pytest.raises(DestinationExists):
         privic.collect(frame, state, mechanism, cycles=1, charge=charge)

@@ -24,6 +24,7 @@ from ldpsql.functions import (
     draws_handle,
     guarded,
     hookimpl,
+    naming_column,
     plain,
 )
 from ldpsql.mechanisms import InvalidParameter, NotPrivate, certify
@@ -52,9 +53,10 @@ def _each(column: pa.Array, handles: pa.Array, to_column: ToColumn, kind: pa.Dat
     first = handles[0].as_py()
     if handles.equals(_repeated(first)[: len(handles)]):
         mechanism = certify(drawing(first, len(column)))
-        if to_column is CertifiedMechanism.shown:
-            return mechanism.perturb(column)
-        return to_column(mechanism, mechanism.draw(column))
+        with naming_column(first):
+            if to_column is CertifiedMechanism.shown:
+                return mechanism.perturb(column)
+            return to_column(mechanism, mechanism.draw(column))
     by_row = handles.to_numpy(zero_copy_only=False)
     rows = [np.flatnonzero(by_row == handle) for handle in np.unique(by_row)]
     mechanisms = [certify(drawing(int(by_row[at[0]]), len(at))) for at in rows]

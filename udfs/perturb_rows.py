@@ -30,6 +30,7 @@ from ldpsql.functions import (
     fields_of,
     guarded,
     hookimpl,
+    naming_column,
     of_column,
     plain,
     random_arrangement,
@@ -81,10 +82,11 @@ def drawing_rows(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Arr
 def _drawn(values: pa.Array, places: pa.Array, counted: bool, handle: int, to_column: ToColumn) -> pa.Array:
     """Draw a report for the value at each place of a list, counted from 1; without counts, each place comes once."""
     mechanism, order = certify(drawing(handle, len(places))), places.to_numpy()
-    if counted:
-        draw = mechanism.drawer(values)
-        return to_column(mechanism, _joined(at_once(lambda part: draw(order[part] - np.int32(1)), _parts(len(order)))))
-    drawn = _joined(at_once(lambda part: mechanism.draw(values[part]), _parts(len(values))))
+    with naming_column(handle):
+        if counted:
+            draw = mechanism.drawer(values)
+            return to_column(mechanism, _joined(at_once(lambda part: draw(order[part] - np.int32(1)), _parts(len(order)))))
+        drawn = _joined(at_once(lambda part: mechanism.draw(values[part]), _parts(len(values))))
     return to_column(mechanism, _joined(at_once(lambda part: drawn.take(order[part] - 1, axis=0), _parts(len(order)))))
 
 

@@ -13,7 +13,8 @@ What users call:
 What they are made of, one after the other:
     reading/        sources: files, tables, streams, and the parts into which they are cut
     columns/        which columns are perturbed, by which mechanism, and kept
-    charging        the charge of a run; `in_memory`, and for permanent reports `permanent` and `reported`
+    charging        the charge of a run; `in_memory`, and for permanent reports `permanent` and `reported`; `settling` of those
+                    that were not published
     writing/        files and tables of reports in random order, published by renaming
     fingerprints    the mechanism that drew a column, next to the reports; `recording` by a statement of SQL
     binding         what a statement of SQL names: the recorded mechanism of a column, and columns

@@ -61,9 +61,11 @@ def perturb_batches(
     schema = projection.schema(reader.schema)
     projection.check_types(reader.schema)
     check_columns(user, reader.schema.names)
-    if user and is_held(batches):
+    if charged is not None and is_held(batches):
         table = reader.read_all()
-        charging.whole(table.column(user[0]), len(table))
+        for batch in table.to_batches(BATCH_ROWS):
+            projection.check(batch)
+        charging.whole(table.column(user[0]) if user else None, len(table))
         reader = table.to_reader(BATCH_ROWS)
     elif not user:
         charging.whole()
@@ -76,6 +78,8 @@ def _drawn(
     reader: pa.RecordBatchReader, projection: Projection, schema: pa.Schema, charging: Charging
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches_of(reader):
+        if charging.by_batch:
+            projection.check(batch)
         with charging.drawing(batch):
             reports = projection.perturb(batch, schema)
         yield reports

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import duckdb
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.columns.projection import Projection
-from ldpsql.bulk.reading.parts import Source
+from ldpsql.bulk.meter import Meter
+from ldpsql.bulk.reading.parts import Part, Source
 from ldpsql.bulk.reported import charge_reports
 from ldpsql.bulk.writing.tables import written_tokens
 from ldpsql.engine.identity import Identity, identity_of
-from ldpsql.engine.interrupting import cursor_of
-from ldpsql.errors import DestinationExists, InvalidParameter, LedgerMissing, NotReleased, UnfinishedRun
+from ldpsql.engine.interrupting import cursor_of, until_stopped
+from ldpsql.errors import DestinationExists, InvalidParameter, LdpError, LedgerMissing, NotReleased, UnfinishedRun
 from ldpsql.ledger.configured import configured_ledger
 from ldpsql.ledger.guard import ledgers_of
 from ldpsql.ledger.policy import ROW
@@ -44,7 +49,7 @@ class Charge:
 
     def always(self, columns: Mapping[str, Mechanism], destination: str, users: Any = None, rows: int | None = None) -> Release:
         """Charge for reports that are drawn at every call, even if the same reports were published before."""
-        options: dict[str, Any] = {"users": users, "rows": rows, "part": self.part, "again": True}
+        options: dict[str, Any] = {"users": users, "rows": rows, "part": self.part, "again": True, "drawn": True}
         return self.ledger.charge(self.dataset, columns, destination, **options)
 
 
@@ -123,6 +128,7 @@ def charged(
     if projection.permanent is not None:  # looks up all values before it charges
         return " ".join(release.token for release in _charged_once(con, charge, source, projection, destination))
     _check_types(source, projection)
+    _check_values(con, source, projection)
     users = source.users.pop() if source.users else None
     data, columns = _whose(con, charge, source), projection.uncertified
     options: dict[str, Any] = {"users": users, "part": charge.part, "again": again, "resume": resume, "shuffled": central}
@@ -139,6 +145,22 @@ def _check_types(source: Source, projection: Projection) -> None:
     for part in source.parts[:1]:
         read = part.empty or part.read
         projection.check_types(read(wanted, projection.mechanisms.keys(), projection.keep).schema)
+
+
+def _check_values(con: DuckDBPyConnection, source: Source, projection: Projection) -> None:
+    """Check all values before anything is charged, unless the source can be read only once.
+
+    Raises:
+        MissingValue, OutsideDomain, WrongType: if one cannot be perturbed.
+
+    """
+    meter = Meter(None, None)
+
+    def read(part: Part) -> None:
+        deque(until_stopped(con, meter.check(part, projection)), 0)
+
+    for part in () if source.once else source.parts:
+        meter.watch(partial(read, part))
 
 
 def shuffled_claim(charge: Charge, source: Source, projection: Projection, *, shuffled: bool) -> str:
@@ -205,6 +227,47 @@ def mark_drawn(charge: Charge | None, token: str, *, once: bool = False) -> None
     if charge:
         for one in token.split():
             charge.ledger.drawn(one, once=once)
+
+
+@contextmanager
+def returned_if_unseen(con: DuckDBPyConnection, charge: Charge | None, token: str) -> Iterator[Callable[[], None]]:
+    """Run the block that draws and writes a table in one transaction; if it fails, give its charge back.
+
+    Yields:
+        a function to call just before COMMIT; see `Ledger.drawn`.
+
+    """
+    marked = False
+
+    def mark() -> None:
+        nonlocal marked
+        mark_drawn(charge, token, once=True)
+        marked = True
+
+    try:
+        yield mark
+    except BaseException:
+        if charge is not None:
+            return_charge(con, charge.ledger, token, unseen=marked)
+        raise
+
+
+def return_charge(con: DuckDBPyConnection, ledger: Ledger, token: str, *, unseen: bool) -> None:
+    """Give back the charge of a run that failed, unless its reports are in a table or others may have seen them.
+
+    Args:
+        con: the database into which the run wrote; it is not used unless ``unseen``.
+        ledger: the ledger that was charged.
+        token: the releases of the run.
+        unseen: that only this run can have published the reports, in one transaction that has ended.
+
+    """
+    for one in token.split():
+        with suppress(LdpError, duckdb.Error):  # the ledger or the database cannot be used: the release stays charged
+            if unseen and one in written_tokens(con):
+                ledger.publish(ledger.release_of(one))
+            else:
+                ledger.give_back(one, unseen=unseen)
 
 
 def publish(charge: Charge | None, token: str) -> None:

@@ -91,8 +91,8 @@ class Marking:
             if not (appended and self._rows and not self._before[column]):
                 add_comment(cursor, path, column, mechanism)
 
-    def write_if_there(self, con: DuckDBPyConnection, *, appended: bool = True) -> None:
-        """Write the fingerprints of a table that the user's statements wrote, if it is a table whose comments DuckDB can write.
+    def write_if_there(self, con: DuckDBPyConnection, token: str = "", *, appended: bool = True) -> None:
+        """Write the fingerprints of a table that the user's statements wrote, and the token of a release, if DuckDB keeps it.
 
         The connection itself writes them: a comment from another would break a transaction that is open on this one.
         """
@@ -101,6 +101,7 @@ class Marking:
             path = table_of(cursor, self._name)
         if path is not None and path[-1] == parts(self._name)[-1]:
             with suppress(duckdb.Error):
+                write_token(con, self._name, token)
                 self._write(con, path, appended=appended)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ldpsql.bulk.charging import Charge, Charged, charge_of
 from ldpsql.bulk.columns.mechanisms import drawn_apart, row_of, row_part
-from ldpsql.bulk.columns.projection import check_type, drawn
+from ldpsql.bulk.columns.projection import drawn
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
 from ldpsql.bulk.in_memory import Charging
@@ -79,9 +79,10 @@ def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = Non
     """
     check_new_reports([mechanism])
     certified, name = certify(registry().mechanism(mechanism)), getattr(column, "name", None)
-    charging = Charging(_by_row(charge_of(charge)), {name if isinstance(name, str) else "": certified.mechanism})
+    charged = _by_row(charge_of(charge))
+    charging = Charging(charged, {name if isinstance(name, str) else "": certified.mechanism})
     values = column_of(column)
-    check_type(certified, values.type, name)
+    drawn(certified, values[:0] if charged is None else values, name, CertifiedMechanism.check)
     charging.whole(rows=len(values))
     reports = drawn(certified, values, name, CertifiedMechanism.perturb)
     charging.end()

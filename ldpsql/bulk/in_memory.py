@@ -37,11 +37,16 @@ class Charging:
         if self._charge is not None and rows != 0:
             self._release = self._charge.always(self._columns, DESTINATION, users, rows)
 
+    @property
+    def by_batch(self) -> bool:
+        """Whether each batch is charged before it is drawn."""
+        return self._charge is not None and self._release is None and self.user is not None
+
     @contextmanager
     def drawing(self, batch: pa.RecordBatch) -> Iterator[None]:
         """Charge the users of a batch, unless all rows are charged already, and then run the block, which draws it."""
         release = None
-        if self._charge is not None and self._release is None and self.user is not None and batch.num_rows:
+        if self._charge is not None and self.by_batch and batch.num_rows:
             release = self._charge.always(self._columns, DESTINATION, batch.column(self.user))
         yield
         self._publish(release)

@@ -48,6 +48,20 @@ class Meter:
 
         return pa.RecordBatchReader.from_batches(schema, batches())
 
+    def check(self, part: Part, projection: Projection) -> pa.RecordBatchReader:
+        """Return the perturbed columns of a part as a stream that ends in an error at a value that cannot be perturbed."""
+        names = [*projection.mechanisms]
+        with self._reading(part):
+            reader = part.read(names, names, projection.keep)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with self._reading(part):
+                for batch in reader:
+                    projection.check(batch)
+                    yield batch
+
+        return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
     @contextmanager
     def _reading(self, part: Part) -> Iterator[None]:
         """Remember an error of the source: the writer sees only an error of DuckDB's or Arrow's."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
+from ldpsql.bulk.charging import return_charge
 from ldpsql.bulk.fingerprints import Marking
+from ldpsql.bulk.writing.tables import written_tokens
 from ldpsql.domains.columns import plain
 from ldpsql.engine.connections import duckdb_of
 from ldpsql.engine.identity import Identity, identity_of
@@ -101,7 +104,9 @@ def _drawn(
         rows, users = people(cursor, name.dataset, unit)
         data = identity_of(cursor, name.dataset, rows=unit == ROW)
     counted = rows if users is None else None
-    charged = ledger.charge(data, mechanisms, name.destination, users=users, rows=counted, part=name.part, again=again)
+    there = () if again else written_tokens(con, name.destination)
+    options: dict[str, Any] = {"rows": counted, "part": name.part, "again": again, "drawn": True, "there": there}
+    charged = ledger.charge(data, mechanisms, name.destination, users=users, **options)
     if charged.stored:
         yield charged
         return
@@ -109,12 +114,24 @@ def _drawn(
     for mechanism in mechanisms.values():
         allowed[mechanism] += rows
     marking = Marking(con, name.destination, mechanisms)
-    with guard.allowing(allowed):
+    with _returned_if_nothing_was_drawn(con, ledger, charged, guard), guard.allowing(allowed):
+        guard.name_columns(mechanisms)
         yield charged
     with _without_variables(con) as cursor:
         refuse_others(cursor, name.dataset, unit, users)
-    marking.write_if_there(con)
+    marking.write_if_there(con, charged.token)
     ledger.publish(charged)
+
+
+@contextmanager
+def _returned_if_nothing_was_drawn(con: DuckDBPyConnection, ledger: Ledger, charged: Release, guard: Guard) -> Iterator[None]:
+    """Run the block of a release; if it fails before a draw has succeeded, nobody has seen a report: give the charge back."""
+    try:
+        yield
+    except BaseException:
+        if guard.drawn <= 0:
+            return_charge(con, ledger, charged.token, unseen=True)
+        raise
 
 
 def _permanent(

@@ -6,7 +6,8 @@ charge, if there is a ledger -> draw -> write to the disk -> rename to the desti
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,18 @@ from typing import Any
 
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.charging import Charge, Charged, charged, check_ledger, is_published, mark_drawn, publish, written_release
+from ldpsql.bulk.charging import (
+    Charge,
+    Charged,
+    charged,
+    check_ledger,
+    is_published,
+    mark_drawn,
+    publish,
+    return_charge,
+    returned_if_unseen,
+    written_release,
+)
 from ldpsql.bulk.columns.chosen import chosen_columns
 from ldpsql.bulk.columns.mechanisms import Columns, names_of
 from ldpsql.bulk.fingerprints import Marking
@@ -124,12 +136,24 @@ def perturb_copy(
             return Run(0, 0, len(opened.parts), token)
         elif projection.permanent is not None:  # costs nothing, and says what may be drawn
             token = staging.add_release(pay(again=False, resume=True, shuffled=False))
-        drawing.into_files(form, staging, order)
+        with _returned_if_lost(con, charge, token, staging):
+            drawing.into_files(form, staging, order)
         mark_drawn(charge, token)
         staging.publish(one_file=not form.folder)
         publish(charge, token)
         staging.remove()
     return Run(drawing.rows, drawing.parts, drawing.resumed, token, charge is None and uncharged())
+
+
+@contextmanager
+def _returned_if_lost(con: DuckDBPyConnection, charge: Charge | None, token: str, staging: Staging) -> Iterator[None]:
+    """Run the block that draws; if it fails and leaves no part with which a later run could resume, give its charge back."""
+    try:
+        yield
+    except BaseException:
+        if charge is not None and not staging.has_parts:
+            return_charge(con, charge.ledger, token, unseen=False)
+        raise
 
 
 @withheld
@@ -209,12 +233,13 @@ def perturb_table(
         marking.check()
     token = charged(con, charge, opened, projection, place, again=replace, resume=resume, shuffled=order == "random")
     drawing = Drawing(con, opened, projection, Meter(opened.rows, progress))
-    drawing.into_table(verb, order, partial(_sign, marking=marking, appended=append and there, token=token, charge=charge))
+    with returned_if_unseen(con, charge, token) as mark:
+        drawing.into_table(verb, order, partial(_sign, marking=marking, appended=append and there, token=token, then=mark))
     publish(charge, token)
     return Run(drawing.rows, 1, 0, token, charge is None and uncharged())
 
 
-def _sign(cursor: DuckDBPyConnection, *, marking: Marking, appended: bool, token: str, charge: Charge | None) -> None:
+def _sign(cursor: DuckDBPyConnection, *, marking: Marking, appended: bool, token: str, then: Callable[[], None]) -> None:
     """Sign a table, and record in the ledger that COMMIT comes next: after it, others may see the reports."""
     marking.write(cursor, token, appended=appended)
-    mark_drawn(charge, token, once=True)
+    then()

@@ -49,6 +49,49 @@ def check(ledger: LedgerOption = None) -> None:
     typer.echo(f"ok: {len(releases)} releases, {open_ones} of them charged and not published")
 
 
+@app.command(epilog="Example: ldpsql budget unpublished")
+def unpublished(ledger: LedgerOption = None, form: FormatOption = Format.TABLE) -> None:
+    """List the releases that were charged and not published; one that was drawn may have reports at its destination."""
+    from dataclasses import asdict
+
+    from ldpsql.ledger.configured import needed_ledger
+
+    write_rows([asdict(release) for release in needed_ledger(ledger).unpublished()], form)
+
+
+@app.command(epilog="Example: ldpsql budget settle --database warehouse.duckdb")
+def settle(
+    ledger: LedgerOption = None,
+    database: Annotated[
+        str, typer.Option("--database", "-d", help="The DuckDB file that the releases wrote their tables into.")
+    ] = ":memory:",
+    release: Annotated[list[str] | None, typer.Option("--release", help="Only this release; by default all.")] = None,
+    unseen: Annotated[
+        bool,
+        typer.Option("--unseen", help="Nobody can have seen the reports that are not found: give their charges back."),
+    ] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Publish unpublished releases whose reports are in a table, and give back the charges of those that nobody has seen.
+
+    Run it while nothing else draws. A release that was about to publish its reports, which are not found, stays charged unless
+    --unseen is set: its table may have been dropped, or this may be a copy of the database.
+    """
+    import duckdb
+
+    from ldpsql.bulk.settling import settle as settled
+    from ldpsql.cli.source import existing
+    from ldpsql.ledger.configured import needed_ledger
+
+    opened = needed_ledger(ledger)
+    with duckdb.connect(existing(database), read_only=database != ":memory:") as con:
+        outcomes = [
+            {"release": one.release, "destination": one.destination, "people": one.people, "outcome": text}
+            for one, text in settled(opened, con, release or (), unseen=unseen)
+        ]
+    write_rows(outcomes, form)
+
+
 @app.command(epilog="Example: ldpsql budget export > ledger.json")
 def export(ledger: LedgerOption = None) -> None:
     """Write policies, balances and history as JSON, without data about persons."""

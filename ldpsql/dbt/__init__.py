@@ -19,13 +19,13 @@ from dbt_common.exceptions import DbtRuntimeError
 from dbt_common.invocation import get_invocation_id
 from duckdb import DuckDBPyConnection
 
-from ldpsql.dbt.models import is_permanent, perturbing, refuse_redrawn, refuse_uncharged
+from ldpsql.dbt.models import is_permanent, perturbing, refuse_redrawn, refuse_uncharged, shows_only_at_commit
 from ldpsql.dbt.records import Records
 from ldpsql.dbt.releases import Releases, relation_of
-from ldpsql.dbt.statements import StatementChecks
+from ldpsql.dbt.statements import StatementChecks, ends_transaction
 from ldpsql.errors import InvalidParameter, LdpError, UnknownName
 from ldpsql.ledger.configured import configured_key, configured_ledger
-from ldpsql.ledger.guard import Guard, guard_of
+from ldpsql.ledger.guard import guard_of
 from ldpsql.sql.attach import attach
 from ldpsql.sql.drawing import DrawingFunctions, Draws
 
@@ -40,10 +40,10 @@ class Plugin(BasePlugin):
         """Read the options."""
         own = {key: value for key, value in plugin_config.items() if key not in (self.creds.settings or {})}
         self._releases: Releases | None = None
-        self._guard: Guard | None = None
         self._con: DuckDBPyConnection | None = None
         self._drawing, self._statements, self._records = DrawingFunctions(), StatementChecks(), Records()
         self._read: tuple[Any, dict[str, Draws]] | None = None
+        self._charged: set[str] = set()
         with _shown():
             if unknown := own.keys() - set(_OPTIONS):
                 raise UnknownName("option of ldpsql.dbt", min(unknown), _OPTIONS)
@@ -57,11 +57,11 @@ class Plugin(BasePlugin):
         """Attach the functions to the connection, with the ledger if there is one."""
         with _shown():
             attach(conn, name=self._catalog, mechanisms=self._mechanisms, ledger=self._ledger, key=configured_key())
-            self._guard, self._con = guard_of(conn, self._catalog), conn
-        self._releases = Releases(self._ledger, self._mechanisms) if self._ledger else None
+            guard, self._con = guard_of(conn, self._catalog), conn
+        self._releases = Releases(self._ledger, self._mechanisms, conn, guard) if self._ledger and guard else None
 
     def configure_cursor(self, cursor: DuckDBPyConnection) -> None:
-        """Refuse the project if a part of it would draw again; charge the model that this cursor is for."""
+        """Refuse the project if a part of it would draw again; charge a model in Python, whose statements nobody sees."""
         adapter = get_adapter_by_type("duckdb")
         manifest = adapter.get_macro_resolver()
         if manifest is None:
@@ -69,15 +69,16 @@ class Plugin(BasePlugin):
         with _shown():
             drawn = self._drawn(manifest, cursor)
             refuse_redrawn((manifest.nodes[name] for name in drawn), self._drawing)
-            if self._releases is None or self._guard is None or self._con is None:
+            if self._releases is None:
                 return
             models = [node for name, node in manifest.nodes.items() if drawn.get(name) is Draws.REPORTS or is_permanent(node)]
             models = [model for model in models if model.resource_type == "model"]
             refuse_uncharged(models)
+            self._charged = {model.unique_id for model in models} if adapter.config.args.which in _MATERIALISES else set()
             connection = adapter.connections.get_if_exists()
             model = next((model for model in models if connection is not None and model.unique_id == connection.name), None)
-            if model is not None and adapter.config.args.which in _MATERIALISES:
-                self._releases.begin(model, relation_of(model, manifest), get_invocation_id(), self._con, self._guard)
+            if model is not None and model.language == "python":
+                self._begin(model)
 
     def _drawn(self, manifest: Any, cursor: DuckDBPyConnection) -> dict[str, Draws]:
         """Return what the nodes of a manifest draw, by their ids; each manifest is read once."""
@@ -90,19 +91,45 @@ class Plugin(BasePlugin):
         """Read each statement before dbt runs it; finish the model that dbt says is finished."""
         if event.info.name == "SQLQuery":
             with _shown():
+                if self._releases is not None and ends_transaction(event.data.sql):
+                    self._releases.commit(event.data.conn_name, _cursor())
                 node = self._statements.check(event.data.sql, event.data.conn_name, self._drawing)
                 if node is not None and self._con is not None:
                     self._records.begin(node, self._con, self._drawing)
+                    self._begin(node)
         elif event.info.name == "NodeFinished":
             self._finish(event.data.node_info.unique_id, succeeded=event.data.run_result.status == "success")
+
+    def _begin(self, model: Any) -> None:
+        """Let a model draw what its ledger can pay for, at its first statement that draws."""
+        if self._releases is None or model.unique_id not in self._charged:
+            return
+        dataset = relation_of(model, get_adapter_by_type("duckdb").get_macro_resolver())
+        within = _in_transaction() if shows_only_at_commit(model) else None
+        self._releases.begin(model, dataset, get_invocation_id(), within)
 
     def _finish(self, unique_id: str, *, succeeded: bool) -> None:
         """Record the mechanisms of a model that dbt has finished, and end its release."""
         node = getattr(get_adapter_by_type("duckdb").get_macro_resolver(), "nodes", {}).get(unique_id)
         if succeeded and node is not None and self._con is not None:
             self._records.finish(node, self._con)
-        if self._releases is not None and self._guard is not None:
-            self._releases.finish(unique_id, self._guard, succeeded=succeeded)
+        if self._releases is not None:
+            self._releases.finish(unique_id, succeeded=succeeded)
+
+
+def _cursor() -> DuckDBPyConnection:
+    """Return the cursor of DuckDB with which dbt runs the statements of this thread."""
+    return get_adapter_by_type("duckdb").connections.get_thread_connection().handle.cursor()
+
+
+def _in_transaction() -> DuckDBPyConnection | None:
+    """Return the cursor of this thread in a transaction, which begins here if dbt would begin it later; None without one."""
+    connections = get_adapter_by_type("duckdb").connections
+    if not (connections.get_thread_connection().transaction_open or connections.disable_transactions):
+        connections.begin()  # an incremental model draws into a temporary table before that
+    cursor = _cursor()
+    first, second = (cursor.execute("SELECT txid_current()").fetchall() for _ in range(2))
+    return cursor if first == second else None  # without a transaction, each statement has a number of its own
 
 
 @contextmanager

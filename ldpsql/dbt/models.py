@@ -79,6 +79,13 @@ def is_permanent(node: Any) -> bool:
     return isinstance(release, dict) and release.get("permanent") is True
 
 
+def shows_only_at_commit(node: Any) -> bool:
+    """Return whether the reports of a node can be seen only after the COMMIT of the transaction that draws them."""
+    config = node.config
+    in_sql = getattr(node, "language", "sql") == "sql" and str(config.materialized) in ("incremental", "table")
+    return in_sql and not config.post_hook and config.incremental_strategy != "microbatch"
+
+
 def _complete(release: Any) -> bool:
     if not isinstance(release, dict) or release.keys() - {"dataset", "columns", "redraw", "table", "permanent"}:
         return False

@@ -1,7 +1,10 @@
 """A charge to the ledger for every materialisation that perturbs.
 
-dbt opens a connection for each model before it runs, and emits an event when the model is finished. The ledger is charged at
-the first; at the second the release is published, or stays charged if the model failed.
+    first statement that draws: check that everybody can pay -> the transaction draws -> COMMIT: charge, sign the table
+    -> dbt says that the model is finished: publish
+
+A model that fails before COMMIT charges nobody. A model whose reports can be seen before, such as one in Python or with a hook
+after it, is charged before its first statement.
 """
 
 from __future__ import annotations
@@ -9,16 +12,20 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any
 
+import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
+from ldpsql.bulk.charging import return_charge
 from ldpsql.bulk.releases import charge_permanent, people, permanent_columns, refuse_others
+from ldpsql.bulk.writing.tables import write_token, written_tokens
 from ldpsql.dbt.models import is_permanent, ldp_meta
-from ldpsql.engine.identity import identity_of
-from ldpsql.errors import InvalidParameter, NotReleased
+from ldpsql.engine.identity import Identity, identity_of
+from ldpsql.errors import InvalidParameter, LdpError, NotReleased
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.guard import Guard
 from ldpsql.ledger.policy import ROW
@@ -29,16 +36,40 @@ from ldpsql.registry.tables import check_new_reports, table_policy
 _LOG = logging.getLogger("ldpsql")
 
 
+@dataclass
+class _Building:
+    """What one model draws: for whom, and the releases once they are charged; ``at_commit`` if COMMIT is to charge them."""
+
+    columns: dict[str, Mechanism]
+    dataset: Identity
+    destination: str
+    part: str = ""
+    users: pa.ChunkedArray | None = None
+    at_commit: bool = False
+    unseen: bool = False  # whether nothing but the COMMIT that charged them shows the reports
+    releases: list[Release] = field(default_factory=list)
+    check: Callable[[], None] = lambda: None
+
+
 class Releases:
     """The open releases of one run of dbt, by model."""
 
-    def __init__(self, ledger: Ledger, mechanisms: Mapping[str, Any]) -> None:
-        self._ledger, self._mechanisms = ledger, mechanisms
-        self._open: dict[str, tuple[list[Release], Callable[[], None]] | None] = {}
+    def __init__(self, ledger: Ledger, mechanisms: Mapping[str, Any], con: DuckDBPyConnection, guard: Guard) -> None:
+        """Open no release yet.
+
+        Args:
+            ledger: the ledger to charge.
+            mechanisms: the mechanisms of the profile, by name.
+            con: the connection whose cursors dbt works with; it is open when they are closed.
+            guard: what lets the connection draw.
+
+        """
+        self._ledger, self._mechanisms, self._con, self._guard = ledger, mechanisms, con, guard
+        self._open: dict[str, _Building] = {}
         self._lock = Lock()
 
-    def begin(self, model: Any, dataset: str, run: str, con: DuckDBPyConnection, guard: Guard) -> None:
-        """Charge what a model is about to draw: a report for each row of its dataset, in each of its columns.
+    def begin(self, model: Any, dataset: str, run: str, within: DuckDBPyConnection | None) -> None:
+        """Let a model draw a report for each row of its dataset, in each of its columns, if everybody can pay.
 
         Permanent reports are charged once for each person and value, whenever they are first drawn.
 
@@ -46,8 +77,7 @@ class Releases:
             model: the node of dbt's manifest.
             dataset: its dataset, as SQL names it: the rows that this run perturbs.
             run: the id of this run; if rows are charged, its rows are distinct from those of other runs.
-            con: the connection whose cursors dbt works with; it is open when they are closed.
-            guard: what lets the connection draw.
+            within: the cursor that draws, if all that it writes can be seen only after its COMMIT, which then charges.
 
         Raises:
             BudgetExceeded, LedgerError: if it may not be drawn.
@@ -57,40 +87,78 @@ class Releases:
         with self._lock:
             if model.unique_id in self._open:
                 return
-            columns = self._columns(ldp_meta(model), con)
-            by_row = self._ledger.policy.privacy_unit == ROW
-            unit = self._ledger.policy.privacy_unit
-            with con.cursor() as cursor:
-                rows, users = people(cursor, dataset, unit)
-                data = identity_of(cursor, dataset, rows=by_row)
-            if not rows:
-                self._open[model.unique_id] = None  # nothing to charge, and nothing may be drawn
-                return
-            if is_permanent(model):
-                with con.cursor() as cursor:
+            self._settle(model.relation_name)
+            columns, unit = self._columns(ldp_meta(model)), self._ledger.policy.privacy_unit
+            with self._con.cursor() as cursor:
+                rows, users = people(within or cursor, dataset, unit)
+                data = identity_of(cursor, dataset, rows=unit == ROW)
+            building = _Building(columns, data, model.relation_name, run if unit == ROW else "", users)
+            if rows and is_permanent(model):
+                with self._con.cursor() as cursor:
                     table = permanent_columns(cursor, dataset, columns, unit)
-                charged, allowed = charge_permanent(guard, data, columns, model.relation_name, table)
-                self._open[model.unique_id] = charged, _nothing
-                guard.grant_permanent(allowed)
-                return
-            part = run if by_row else ""
-            release = self._ledger.charge(data, columns, model.relation_name, users=users, part=part)
-            if release.stored:
-                raise NotReleased(
-                    f"the reports of {model.name} for these people are already published", "do not draw them again"
-                )
-            self._open[model.unique_id] = [release], partial(_refuse_others, con, dataset, unit, users)
-            for mechanism in columns.values():
-                guard.grant(Counter({mechanism: rows}))
+                building.releases, allowed = charge_permanent(self._guard, data, columns, model.relation_name, table)
+                self._guard.grant_permanent(allowed)
+            elif rows:
+                options: dict[str, Any] = {"users": users, "part": building.part}
+                if within is None:
+                    building.releases = [self._charged(building, drawn=True)]
+                    building.check = partial(_refuse_others, self._con, dataset, unit, users)
+                else:
+                    self._ledger.check_charge(data, columns, model.relation_name, **options)
+                    building.at_commit = True
+                self._guard.name_columns(columns)
+                for mechanism in columns.values():
+                    self._guard.grant(Counter({mechanism: rows}))
+            self._open[model.unique_id] = building
 
-    def _columns(self, release: Mapping[str, Any], con: DuckDBPyConnection) -> dict[str, Mechanism]:
+    def _charged(self, building: _Building, *, drawn: bool = False) -> Release:
+        """Charge what a model draws.
+
+        Raises:
+            NotReleased: if it was published before.
+
+        """
+        release = self._ledger.charge(
+            building.dataset, building.columns, building.destination, users=building.users, part=building.part, drawn=drawn
+        )
+        if release.stored:
+            raise NotReleased(
+                f"the reports at {building.destination} for these people are already published", "do not draw them again"
+            )
+        return release
+
+    def commit(self, unique_id: str, cursor: DuckDBPyConnection) -> None:
+        """Charge what a model has drawn, and sign its table, within the transaction that dbt is about to commit.
+
+        Raises:
+            BudgetExceeded, LedgerError: if it cannot be charged; then the transaction must not be committed.
+
+        """
+        with self._lock:
+            building = self._open.get(unique_id)
+        if building is not None and building.at_commit and not building.releases:
+            building.releases = [self._charged(building)]
+            (release,) = building.releases
+            write_token(cursor, building.destination, release.token)
+            self._ledger.drawn(release.token, once=True)
+            building.unseen = True
+
+    def _settle(self, destination: str) -> None:
+        """Publish releases whose reports are in a table, and give back those for a destination that nobody has seen."""
+        for release in self._ledger.unpublished():
+            if release.release in written_tokens(self._con):
+                self._ledger.publish(self._ledger.release_of(release.release))
+            elif release.destination == destination and release.returnable and not release.drawn:
+                self._ledger.give_back(release.release)
+
+    def _columns(self, release: Mapping[str, Any]) -> dict[str, Mechanism]:
         """Return the mechanism of each column that a model draws, as its config or the policy of a table says."""
         if "table" not in release:
             named = {column: self._mechanisms.get(m, m) for column, m in release["columns"].items()}
             if release.get("permanent") is not True:
                 check_new_reports(named.values())
             return {column: registry().mechanism(mechanism) for column, mechanism in named.items()}
-        policy, unit = table_policy(release["table"], con), self._ledger.policy.privacy_unit
+        policy, unit = table_policy(release["table"], self._con), self._ledger.policy.privacy_unit
         if policy.unit != unit:
             raise InvalidParameter(
                 f"the privacy unit of [tables.{policy.name}] is {policy.unit}, and that of the ledger is {unit}",
@@ -99,25 +167,24 @@ class Releases:
         policy.check_reports(permanent=release.get("permanent") is True)
         return dict(policy.mechanisms)
 
-    def finish(self, unique_id: str, guard: Guard, *, succeeded: bool) -> None:
-        """End the release of a model, and publish it if its reports are stored and are of the people who were charged."""
+    def finish(self, unique_id: str, *, succeeded: bool) -> None:
+        """End the release of a model: publish it if its reports are stored, or give back its charge if nobody has seen them."""
         with self._lock:
-            opened = self._open.pop(unique_id, None)
+            building = self._open.pop(unique_id, None)
             if not self._open:
-                guard.withdraw()
-            if opened is not None and succeeded:
-                releases, check = opened
-                try:
-                    check()
-                except NotReleased as error:  # dbt has finished the model: the error can only be logged
-                    _LOG.error("%s: %s", unique_id, error)
+                self._guard.withdraw()
+        if building is None:
+            return
+        try:
+            if succeeded:
+                building.check()
+            for release in building.releases:
+                if succeeded:
+                    self._ledger.publish(release)
                 else:
-                    for release in releases:
-                        self._ledger.publish(release)
-
-
-def _nothing() -> None:
-    """Check nothing: each permanent report was compared with those that were charged when it was drawn."""
+                    return_charge(self._con, self._ledger, release.token, unseen=building.unseen)
+        except LdpError as error:  # dbt has finished the model: the error can only be logged
+            _LOG.error("%s: %s", unique_id, error)
 
 
 def _refuse_others(con: DuckDBPyConnection, dataset: str, unit: str, users: Any) -> None:

@@ -15,8 +15,14 @@ from ldpsql.sql.scripts import IN_ORDER, SHUFFLE
 from ldpsql.sql.structure import keeps_order
 from ldpsql.sql.tokens import Statement, statements
 
+_ENDS = {"commit", "end"}  # a transaction
 _ASKED_FOR = "run-operation"  # a person starts each of its runs
 _FIXTURES = "unit_test."  # their rows are not of people
+
+
+def ends_transaction(sql: str) -> bool:
+    """Return whether SQL makes visible what its transaction wrote."""
+    return any(_ENDS & {*statement.words[:1]} for statement in statements(sql))
 
 
 class StatementChecks:

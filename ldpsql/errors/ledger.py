@@ -18,8 +18,10 @@ class LedgerError(PrivacyError):
 class BudgetExceeded(LedgerError):
     """A release would cost some person more than the budget allows.
 
-    Cause: Earlier releases used the budget of at least one person, or epsilon is larger than the budget.
+    Cause: Earlier releases used the budget of at least one person, or epsilon is larger than the budget. The message says if
+    one of them was not published, or was published elsewhere, for example before a table was renamed.
     Remedy: Use a smaller epsilon, leave out the people whose budget is used up, or wait for the next window.
+    ``ldpsql budget settle`` ends releases that were not published; a renamed model needs its table renamed.
     """
 
     code = "LDP311"

@@ -18,6 +18,7 @@ from ldpsql.ledger.seals import damaged, key_of, sealed_bytes
 
 _SUMS = ("epsilon", "delta", "epsilon_ever", "delta_ever")  # in the window, and since the ledger began
 PERSON = np.dtype([("person", DIGEST), ("since", "<i8"), *((name, "<i8") for name in _SUMS)])
+CHARGED = np.dtype([("person", DIGEST), ("reports", "<i8")])  # the people of a release, and their reports
 _BUCKET = np.dtype([("bucket", "<u2"), ("seal", "V16")])
 
 
@@ -36,7 +37,7 @@ def load(
         db: the ledger, whose head was verified.
         account: the number of the account.
         persons: return everybody in the buckets of these people; all if None.
-        kind: `DIGEST` for an account that holds fingerprints instead of people.
+        kind: what the account holds: `PERSON`, `CHARGED`, or `DIGEST` if it holds fingerprints instead of people.
 
     Raises:
         LedgerDamaged: if what is read is not what was written.

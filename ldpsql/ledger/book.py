@@ -8,14 +8,15 @@ A crash between the first step and the last leaves a release charged and not pub
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from ldpsql.engine.identity import Identity
-from ldpsql.errors import PolicyMismatch, UnfinishedRun
+from ldpsql.errors import BudgetExceeded, PolicyMismatch, UnfinishedRun
 from ldpsql.errors.boundary import withheld, withheld_block
 from ldpsql.ledger import statements
 from ldpsql.ledger.entries import (
@@ -39,10 +40,11 @@ from ldpsql.ledger.file import create, reading, snapshot, writing
 from ldpsql.ledger.openlineage import announce
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Policy
-from ldpsql.ledger.requests import Request, request_of
+from ldpsql.ledger.requests import Request, renamed, request_of
 from ldpsql.ledger.seals import check_entries, enter
 from ldpsql.ledger.spending import AccountKey, accounts_of, spend
 from ldpsql.ledger.statements import Balance
+from ldpsql.ledger.unpublished import Unpublished, explained, forget, give_back, remember, unpublished
 from ldpsql.mechanisms.base import Mechanism
 
 
@@ -108,6 +110,8 @@ class Ledger:
         again: bool = False,
         resume: bool = False,
         shuffled: str = "",
+        drawn: bool = False,
+        there: Collection[str] = (),
     ) -> Release:
         """Record what a release costs everybody in it, all or nothing; the charge is on the disk when this returns.
 
@@ -126,6 +130,8 @@ class Ledger:
             again: charge and draw again, even if it was published before.
             resume: take up a release that was charged and neither `drawn` nor published; only if nobody saw its reports.
             shuffled: the central epsilon and delta of the shuffled reports, for the history; it changes no charge.
+            drawn: record at once that others may see the reports from now on, as `drawn` does.
+            there: the tokens in the table at the destination; if it was renamed, its releases are recognised by them.
 
         Raises:
             BudgetExceeded: if somebody's budget would be exceeded; then nothing is charged.
@@ -140,14 +146,30 @@ class Ledger:
             with writing(db):
                 if policy_of(db)[0] != request.policy:  # another process adopted a new one meanwhile
                     raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
-                earlier = latest_release(db, request.identity)
+                earlier = latest_release(db, request.identity) or renamed(db, request, columns, there)
                 taken_up = resume and earlier and not earlier.stored and not was_drawn(db, earlier.token)
                 if earlier and (taken_up or (earlier.stored and not again)):
-                    check_earlier(db, earlier, request.identity)
+                    check_earlier(db, earlier, request.identity_at(earlier.destination, columns))
                     refuse_new_rows(db, earlier, rows)
                     return earlier
                 token = _charge(db, request, costs, people, rows)
+                if drawn:
+                    enter(db, token, "drawn")
         return Release(token, *request.name, "charged")
+
+    @withheld
+    def check_charge(self, *args: Any, **options: Any) -> None:
+        """Refuse what `charge` would refuse now, and record nothing; takes its arguments.
+
+        Raises:
+            BudgetExceeded, LedgerError: if it would be refused.
+
+        """
+        with suppress(_Undone), reading(self.path) as db:
+            request = request_of(db, *args, **{"part": "", **options})
+            with writing(db):
+                _charge(db, request, column_costs(request.policy, args[1]), request.people, None)
+                raise _Undone
 
     def unfinished(
         self,
@@ -172,11 +194,13 @@ class Ledger:
         """Record that others may soon see the reports of a release; no later `charge` takes it up.
 
         Raises:
-            UnfinishedRun: with ``once``, if it is recorded already, for two runs may take up the same release.
+            UnfinishedRun: with ``once``, if it is recorded already, for two runs may take up the same release; and if the
+                charge was given back.
 
         """
         with reading(self.path) as db, writing(db):
-            if not was_drawn(db, release_of(db, token).token):
+            _refuse_returned(release := release_of(db, token))
+            if not was_drawn(db, release.token):
                 enter(db, token, "drawn")
             elif once:
                 raise UnfinishedRun("another run has drawn the reports of this charge", "use its reports")
@@ -186,11 +210,13 @@ class Ledger:
 
         Raises:
             UnknownRelease: if the ledger does not know it.
+            UnfinishedRun: if the charge was given back.
 
         """
         with reading(self.path) as db, writing(db):
-            kept = release_of(db, release.token)
+            _refuse_returned(kept := release_of(db, release.token))
             if not kept.stored:
+                forget(db, release.token)
                 db.execute("UPDATE release NOT INDEXED SET published_at = ? WHERE token = ?", [now_of(db), release.token])
                 enter(db, release.token, "published")
         if not kept.stored:
@@ -219,6 +245,29 @@ class Ledger:
             check_entries(db)
             return release_of(db, token)
 
+    def unpublished(self) -> list[Unpublished]:
+        """Return the releases that were charged and not published, oldest first."""
+        with reading(self.path) as db, snapshot(db):
+            check_entries(db)
+            return unpublished(db)
+
+    def give_back(self, token: str, *, unseen: bool = False) -> None:
+        """Give back what people paid for a release whose reports nobody has seen; it can no longer be published.
+
+        Args:
+            token: the release.
+            unseen: that nobody has seen its reports is certain, though the run was about to publish them.
+
+        Raises:
+            UnknownRelease: if the ledger does not know it.
+            UnfinishedRun: if it was published or given back, if its run was about to publish it and ``unseen`` is not set, or
+                if its reports are permanent, which cost nothing again.
+
+        """
+        with reading(self.path) as db, writing(db):
+            check_entries(db)
+            give_back(db, token, unseen=unseen)
+
     def balances(self) -> list[Balance]:
         """Return what is spent and what is left, for each group of columns."""
         with reading(self.path) as db, snapshot(db):
@@ -245,13 +294,26 @@ class Ledger:
             statements.check(db)
 
 
+class _Undone(Exception):  # no error: it rolls a transaction back
+    """What was charged on trial is not written."""
+
+
+def _refuse_returned(release: Release) -> None:
+    if release.state == "returned":
+        raise UnfinishedRun("the charge of these reports was given back", "do not publish them: run again, which charges again")
+
+
 def _charge(db: sqlite3.Connection, request: Request, costs: list[ColumnCost], people: People, rows: int | None) -> str:
     """Write a release with its charges, within a transaction, and return its token."""
     now, policy = now_of(db), request.policy
     token = write_release(db, now, request.identity, request.name, request.users or rows, source=request.dataset.source)
-    for column, (part, names) in product(costs, request.accounts):
-        key = AccountKey(policy.privacy_unit, part, column.group, column.cost.currency)
-        for account in accounts_of(db, names, key):
-            spend(db, account, people, column.cost, policy, now=now)
-            write_charge(db, token, column, account)
+    try:
+        for column, (part, names) in product(costs, request.accounts):
+            key = AccountKey(policy.privacy_unit, part, column.group, column.cost.currency)
+            for account in accounts_of(db, names, key):
+                spend(db, account, people, column.cost, policy, now=now)
+                write_charge(db, token, column, account)
+    except BudgetExceeded as refusal:
+        raise explained(db, request, token, refusal) from None
+    remember(db, token, people)
     return token

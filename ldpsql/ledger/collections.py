@@ -165,7 +165,7 @@ def _limit(section: Mapping[str, Any], ledger: Path | None, columns: Iterable[st
     if not path.exists() and policy is not None and ledger is None:
         return Limit(policy, _groups(policy, columns))
     opened = Ledger.open(path, policy if path.exists() else None)  # a statement begins no ledger
-    times = tuple(dict.fromkeys((row["release"], row["at"]) for row in opened.history()))
+    times = tuple(dict.fromkeys((row["release"], row["at"]) for row in opened.history() if row["state"] != "returned"))
     return Limit(opened.policy, _groups(opened.policy, columns), tuple(opened.balances()), tuple(at for _, at in times))
 
 

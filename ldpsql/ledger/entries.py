@@ -34,7 +34,7 @@ class Release:
     """One set of reports for one destination.
 
     ``token`` identifies it: store it with the data that you publish, and `Ledger.release_of` finds the release. ``state`` is
-    ``charged``, and ``published`` once the reports are at their destination.
+    ``charged``, ``published`` once the reports are at their destination, and ``returned`` if the charge was given back.
     """
 
     token: str
@@ -143,14 +143,15 @@ def _written(mechanism: Mechanism) -> dict[str, Any] | list[Any]:
     return spec if of_core(type(mechanism)) else [spec, str(certify(mechanism).certificate.claim)]
 
 
-STATE = "CASE WHEN published_at IS NULL THEN 'charged' ELSE 'published' END"
+RETURNED = "SELECT release FROM entry WHERE state = 'returned'"
+STATE = f"CASE WHEN published_at NOTNULL THEN 'published' WHEN release.id IN ({RETURNED}) THEN 'returned' ELSE 'charged' END"
 _RELEASE = f"SELECT token, dataset, part, destination, {STATE} FROM release"  # noqa: S608  # constants
 
 
 def latest_release(db: sqlite3.Connection, identity: str) -> Release | None:
-    """Return the latest release of this identity, a published one if there is any."""
+    """Return the latest release of this identity that was not given back, a published one if there is any."""
     order = "ORDER BY published_at IS NULL, id DESC LIMIT 1"
-    row = db.execute(f"{_RELEASE} WHERE identity = ? {order}", [identity]).fetchone()
+    row = db.execute(f"{_RELEASE} WHERE identity = ? AND id NOT IN ({RETURNED}) {order}", [identity]).fetchone()
     return Release(*row) if row else None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import RepeatedHash
 from ldpsql.engine.connections import guard_number
-from ldpsql.errors import NotReleased
+from ldpsql.errors import NOT_PERTURBED, NotReleased
 from ldpsql.ledger import Ledger
 from ldpsql.ledger.digests import all_among
 from ldpsql.ledger.marks import marked
@@ -42,6 +42,8 @@ class Guard:
     ledger: Ledger | None
     key: Key | None
     left: Counter[Mechanism] = field(default_factory=Counter)
+    columns: dict[Mechanism, str] = field(default_factory=dict)  # the columns that a mechanism draws, for messages
+    drawn: int = 0  # calls of the open release that drew, or may have
     permanent: ChargedReports = field(default_factory=dict)  # what the open release has charged, in ascending order
     occupied: Lock = field(default_factory=Lock)
     counting: Lock = field(default_factory=Lock)
@@ -53,21 +55,25 @@ class Guard:
         if not self.occupied.acquire(blocking=False):
             raise occupied()
         try:
-            self.left, self.process = draws, os.getpid()
+            self.left, self.process, self.drawn = draws, os.getpid(), 0
             yield
         finally:
-            self.left = Counter()
+            self.withdraw()
             self.occupied.release()
 
     @contextmanager
     def allowing_permanent(self, charged: ChargedReports) -> Iterator[None]:
         """Allow these permanent reports, as often as they are drawn, within a ``with`` block."""
         with self.allowing(Counter()):
-            try:
-                self.permanent = charged
-                yield
-            finally:
-                self.permanent = {}
+            self.permanent = charged
+            yield
+
+    def name_columns(self, mechanisms: Mapping[str, Mechanism]) -> None:
+        """Name the columns that mechanisms draw until `withdraw`, for messages."""
+        with self.counting:
+            for name, mechanism in mechanisms.items():
+                named = self.columns.get(mechanism, name)
+                self.columns[mechanism] = named if name in named.split("' or '") else f"{named}' or '{name}"
 
     def check_charged(self, charged: NDArray[np.bytes_], asked: NDArray[np.bytes_]) -> None:
         """Check that permanent reports are among those that the open release has charged.
@@ -98,7 +104,7 @@ class Guard:
     def withdraw(self) -> None:
         """Allow no more draws."""
         with self.counting:
-            self.left, self.permanent = Counter(), {}
+            self.left, self.permanent, self.columns = Counter(), {}, {}
 
     def take(self, mechanism: Mechanism, rows: int) -> None:
         """Subtract draws from those that are left.
@@ -115,6 +121,12 @@ class Guard:
                     "ldpsql perturb --dataset",
                 )
             self.left[mechanism] -= rows
+            self.drawn += 1
+
+    def refused(self) -> None:
+        """Record that the values of the last call could not be perturbed, so that it drew nothing."""
+        with self.counting:
+            self.drawn -= 1
 
     def check_permanent(self, certified: CertifiedMechanism) -> None:
         """Check that a release pays for permanent reports of a mechanism: not for those that share a response that is kept.
@@ -156,6 +168,20 @@ def drawing(handle: int, rows: int) -> Mechanism:
     mechanism, guard = _DRAWS.thing(-1 - handle)
     guard.take(mechanism, rows)
     return mechanism
+
+
+@contextmanager
+def naming_column(handle: int) -> Iterator[None]:
+    """Run a call that draws; the error of a value that cannot be perturbed names the column of the open release."""
+    try:
+        yield
+    except NOT_PERTURBED as error:
+        if handle >= 0:
+            raise
+        mechanism, guard = _DRAWS.thing(-1 - handle)
+        guard.refused()
+        name = guard.columns.get(mechanism)
+        raise error.of_column(name) if name else error from None
 
 
 def drawing_permanent(

@@ -24,6 +24,7 @@ _SECONDS = {"hour": 3600, "day": 86400, "week": 7 * 86400}
 
 EPSILON, PER_DISTANCE = "epsilon", "epsilon per unit of distance"
 PERMANENT = "permanent reports"  # the accounts of this currency hold fingerprints of reports instead of people
+UNPUBLISHED = "unpublished reports"  # and of this one: the people of one release, until it is published or given back
 REST = "all"  # the group of the columns that no group names
 ROW = "row"  # the unit of privacy if each row is one person
 

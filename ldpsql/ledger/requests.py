@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ldpsql.engine.functions import guarded
 from ldpsql.engine.identity import Identity, without_secrets
 from ldpsql.errors import InvalidParameter
-from ldpsql.ledger.entries import ReleaseName, policy_of, release_digest
+from ldpsql.ledger.entries import Release, ReleaseName, policy_of, release_digest, release_of
 from ldpsql.ledger.file import snapshot
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import ROW, Policy
@@ -57,6 +57,24 @@ class Request:
         if self.users is None and self.policy.privacy_unit != ROW:
             raise _other_unit(self.policy, "pass the user id of each row (--user COLUMN)")
         return self.users or People.each_row()
+
+    def identity_at(self, destination: str, columns: Mapping[str, Mechanism]) -> str:
+        """Return the fingerprint that the request would have for another destination."""
+        name = self.name._replace(destination=destination)
+        return release_digest(self.policy, self.users, name, columns, self.dataset.base)
+
+
+def renamed(
+    db: sqlite3.Connection, request: Request, columns: Mapping[str, Mechanism], tokens: Collection[str]
+) -> Release | None:
+    """Return a published release of these tokens that is the request for another destination; None if there is none."""
+    for token in tokens:
+        row = db.execute("SELECT identity, destination FROM release NOT INDEXED WHERE token = ?", [token]).fetchone()
+        if row and row[0] == request.identity_at(row[1], columns):
+            release = release_of(db, token)
+            if release.stored:
+                return release
+    return None
 
 
 def request_of(

@@ -2,7 +2,7 @@
 
     head <- policies, accounts <- buckets of people
     head <- last entry <- ... <- first entry; an entry is a release that was charged with its charges, that was drawn and about
-                                              to be published, or that was published
+                                              to be published, that was published, or that was given back
 
 The seal of the head covers every policy and every account, the seal of an account its buckets of people, the seal of a bucket
 its people. Each entry is sealed together with the entry before it. So nothing can be changed, left out or put in without the
@@ -20,9 +20,10 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from ldpsql.errors import LedgerDamaged
 
-State: TypeAlias = Literal["charged", "drawn", "published"]
+State: TypeAlias = Literal["charged", "drawn", "published", "returned"]
 KEY_SIZE = 32  # bytes
 _SIZE = 16
+_ENDS = {"published", "returned"}  # a release has one end at most
 _RELEASE = "SELECT id, token, identity, at, dataset, part, destination, users, reports, published_at, source FROM release"
 _CHARGE = "SELECT release, column_name, mechanism, claim, account, epsilon, delta FROM charge"
 
@@ -124,8 +125,8 @@ def seal(db: sqlite3.Connection, head: Head) -> None:
 
 def _link(head: Head, number: int, state: State, release: Sequence[Any], charges: list[tuple[Any, ...]]) -> bytes:
     """Return the seal of an entry that follows the link of the head."""
-    contents = {"charged": [*release[:9], release[10], charges], "drawn": release[:2], "published": [*release[:2], release[9]]}
-    return sealed(head.key, "entry", head.link, number, state, list(contents[state]))
+    contents = {"charged": [*release[:9], release[10], charges], "published": [*release[:2], release[9]]}
+    return sealed(head.key, "entry", head.link, number, state, list(contents.get(state, release[:2])))
 
 
 def check_release(db: sqlite3.Connection, number: int) -> None:
@@ -144,7 +145,7 @@ def check_release(db: sqlite3.Connection, number: int) -> None:
         states.add(state)
         if state not in get_args(State) or link != _link(Head(key, 0, 0, before), at, state, row, charges):
             raise damaged("releases")
-    if "charged" not in states or ("published" in states) != (row[9] is not None):
+    if "charged" not in states or ("published" in states) != (row[9] is not None) or states >= _ENDS:
         raise damaged("releases")
 
 
@@ -171,6 +172,10 @@ def check_entries(db: sqlite3.Connection) -> None:
         seen.add((release, state))
     stated = {(number, "charged") for number in releases}
     stated |= {(number, "published") for number, row in releases.items() if row[9] is not None}
-    stated |= {(number, state) for number, state in seen if state == "drawn"}
+    stated |= {
+        (number, state)
+        for number, state in seen
+        if state == "drawn" or (state == "returned" and (number, "published") not in seen)
+    }
     if walk != last or seen != stated or not charges.keys() <= releases.keys():
         raise damaged("releases")

@@ -78,6 +78,19 @@ def spend(db: sqlite3.Connection, account: int, people: People, cost: Cost, poli
     store(db, account, everybody.view(PERSON))
 
 
+def unspend(db: sqlite3.Connection, account: int, people: People, epsilon: int, delta: int, *, at: int) -> None:
+    """Subtract the cost of the reports of people, who were charged at some time, from what they have spent."""
+    everybody, positions = joined(load(db, account, people.pseudonyms), people.pseudonyms)
+    accounts = everybody[positions].view(PERSON)
+    for name, each in (("epsilon", epsilon), ("delta", delta)):
+        accounts[f"{name}_ever"] -= each * people.reports
+        accounts[name] -= np.where(
+            accounts["since"] <= at, each * people.reports, 0
+        )  # a window that began later has nothing of it
+    everybody[positions] = accounts.view(_RECORD)
+    store(db, account, everybody.view(PERSON))
+
+
 def joined(kept: NDArray[np.void], persons: NDArray[np.bytes_]) -> tuple[NDArray[np.void], NDArray[np.intp]]:
     """Return the records of the stored people and of the new ones, who have spent nothing, and the position of each of these.
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.engine.identity import is_called, without_secrets
-from ldpsql.ledger.accounts import load
+from ldpsql.ledger.accounts import CHARGED, load
 from ldpsql.ledger.digests import DIGEST
-from ldpsql.ledger.entries import SHUFFLED, STATE, now_of, policy_of
-from ldpsql.ledger.policy import PERMANENT, ROW, Policy, delta_text, epsilon_text
+from ldpsql.ledger.entries import RETURNED, SHUFFLED, STATE, now_of, policy_of
+from ldpsql.ledger.policy import PERMANENT, ROW, UNPUBLISHED, Policy, delta_text, epsilon_text
 from ldpsql.ledger.seals import check_entries, damaged
 
 _HISTORY = (
@@ -43,8 +43,8 @@ def balances(db: sqlite3.Connection) -> list[Balance]:
     """Return what is spent and what is left in every account of a name that people give to data."""
     policy, _ = policy_of(db)
     opened = now_of(db) - policy.window if policy.window is not None else -1
-    accounts = "SELECT id, unit, dataset, part, column_group, currency FROM account WHERE currency <> ? ORDER BY id"
-    rows = db.execute(accounts, [PERMANENT]).fetchall()
+    accounts = "SELECT id, unit, dataset, part, column_group, currency FROM account WHERE currency NOT IN (?, ?) ORDER BY id"
+    rows = db.execute(accounts, [PERMANENT, UNPUBLISHED]).fetchall()
     return [_balance(load(db, account), opened, policy, names) for account, *names in rows if is_called(names[1])]
 
 
@@ -62,10 +62,10 @@ def history(db: sqlite3.Connection) -> list[dict[str, Any]]:
     """Return every column of every release, oldest first, after a check of all of them."""
     check_entries(db)
     rows = db.execute(
-        f"""SELECT r.at, r.token, r.dataset, r.source, r.part, r.destination, c.column_name, a.column_group,
-                   c.mechanism, c.claim, a.currency, c.epsilon, c.delta, r.users, r.reports, {STATE}
-            FROM release r JOIN charge c ON c.release = r.id JOIN account a ON a.id = c.account
-            GROUP BY r.id, c.column_name ORDER BY r.id, min(c.rowid)"""  # noqa: S608  # constants
+        f"""SELECT release.at, token, release.dataset, source, release.part, destination, c.column_name, a.column_group,
+                   c.mechanism, c.claim, a.currency, c.epsilon, c.delta, users, reports, {STATE}
+            FROM release JOIN charge c ON c.release = release.id JOIN account a ON a.id = c.account
+            GROUP BY release.id, c.column_name ORDER BY release.id, min(c.rowid)"""  # noqa: S608  # constants
     ).fetchall()
     records = [dict(zip(_HISTORY, row, strict=True)) for row in rows]
     for row in records:
@@ -94,13 +94,14 @@ def check(db: sqlite3.Connection) -> None:
         raise damaged("tables")
     check_entries(db)
     charged = db.execute(
-        """SELECT a.id, a.currency,
-                  coalesce(sum(c.epsilon * coalesce(r.reports, 1)), 0), coalesce(sum(c.delta * coalesce(r.reports, 1)), 0)
-           FROM account a LEFT JOIN charge c ON c.account = a.id LEFT JOIN release r ON r.id = c.release GROUP BY a.id"""
+        f"""SELECT a.id, a.currency,
+                   coalesce(sum(c.epsilon * coalesce(r.reports, 1)), 0), coalesce(sum(c.delta * coalesce(r.reports, 1)), 0)
+            FROM account a LEFT JOIN (SELECT * FROM charge WHERE release NOT IN ({RETURNED})) c ON c.account = a.id
+            LEFT JOIN release r ON r.id = c.release GROUP BY a.id"""  # noqa: S608  # constants
     ).fetchall()
     for account, currency, epsilon, delta in charged:
-        if currency == PERMANENT:
-            load(db, account, kind=DIGEST)
+        if currency in (PERMANENT, UNPUBLISHED):
+            load(db, account, kind=DIGEST if currency == PERMANENT else CHARGED)
             continue
         people = load(db, account)
         if (_total(people["epsilon_ever"]), _total(people["delta_ever"])) != (epsilon, delta):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue, Letters, Levels, Prefixes
+from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue, Letters, Levels, Prefixes, Sets
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
@@ -98,11 +98,22 @@ class CertifiedMechanism(ABC):
     @withheld
     def draw(self, column: pa.Array | pa.ChunkedArray, words: Words = random_words) -> Drawn:
         """Draw one report for each value, in the channel's own terms: its position in the alphabet, or its words."""
-        return _by_block(lambda block: self._draw(block, words), column)
+        return _by_block(lambda block: self.channel.draw(self._inputs(block), words), column)
+
+    @withheld
+    def check(self, column: pa.Array | pa.ChunkedArray) -> None:
+        """Check that each value can be perturbed; nothing is drawn.
+
+        Raises:
+            MissingValue, OutsideDomain, WrongType: if one cannot.
+
+        """
+        for start in range(0, max(1, len(column)), _BLOCK):
+            self._inputs(column.slice(start, _BLOCK))
 
     @abstractmethod
-    def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
-        """Draw one report for each value of a block."""
+    def _inputs(self, column: pa.Array | pa.ChunkedArray) -> Any:
+        """Return what the channel takes for each value of a block, by the rules of the mechanism."""
 
     @withheld
     def drawer(self, column: pa.Array) -> Callable[[Codes], Drawn]:
@@ -199,8 +210,8 @@ class CertifiedValues(_Responding):
     def _draw_codes(self, codes: Codes, places: Codes) -> Drawn:
         return _by_block(lambda block: self.channel.draw(codes.take(block)), places)
 
-    def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
-        return self.channel.draw(self.codes(column), words)
+    def _inputs(self, column: pa.Array | pa.ChunkedArray) -> Codes:
+        return self.codes(column)
 
     @withheld
     def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -246,10 +257,10 @@ class CertifiedPairs(_Responding):
         """Draw reports of the set of a symbol."""
         return self.channel.draw(self.channel.extreme(place).repeated(count))
 
-    def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
+    def _inputs(self, column: pa.Array | pa.ChunkedArray) -> Sets:
         sets = self.values.sets(column)
         _check_codes(sets.keys, self.channel.keys)
-        return self.channel.draw(sets, words)
+        return sets
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,10 +305,10 @@ class CertifiedStrings(CertifiedMechanism):
         """Draw reports of a string of the certificate."""
         return self.channel.draw(np.tile(self.channel.extreme(place), (count, 1)))
 
-    def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
+    def _inputs(self, column: pa.Array | pa.ChunkedArray) -> Letters:
         letters = self.values.codes(column, null=self.null_letters, outside=self.outside_letters)
         _check_codes(letters.ravel(), self.channel.letters + 1)
-        return self.channel.draw(letters, words)
+        return letters
 
 
 def _by_block(draw: Callable[[Any], Drawn], items: pa.Array | pa.ChunkedArray | Codes) -> Drawn:

@@ -12,7 +12,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Codes, Drawn, OneOfRows, Rows
-from ldpsql.channels.randomness import Words
 from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter, of_column
 from ldpsql.mechanisms.certified import CertifiedMechanism, CertifiedValues
@@ -85,8 +84,8 @@ class CertifiedRow(CertifiedMechanism):
                 out[:, j] = part.codes(field)
         return out
 
-    def _draw(self, column: pa.Array | pa.ChunkedArray, words: Words) -> Drawn:
-        return self.channel.draw(self.codes(column), words)
+    def _inputs(self, column: pa.Array | pa.ChunkedArray) -> Codes:
+        return self.codes(column)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.charging import Charge, Charged, charge_of
+from ldpsql.bulk.charging import Charge, Charged, charge_of, return_charge
 from ldpsql.bulk.reading.sources import sql_of
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_statement
 from ldpsql.engine.interrupting import interruptible
@@ -88,7 +88,12 @@ def collect(
             name = f"{Path(state).absolute()} cycle {len(done) + 1}"
             release = _charged(con, charge, data, done[-1].next if done else mechanism, taken, destination=name)
             then = partial(charge.ledger.drawn, release.token) if charge and release else lambda: None
-            done.append(_unquoted(partial(_run_cycle, run, done, taken, stop=str(stop), then=then)))
+            try:
+                done.append(_unquoted(partial(_run_cycle, run, done, taken, stop=str(stop), then=then)))
+            except BaseException:
+                if charge and release:
+                    return_charge(con, charge.ledger, release.token, unseen=False)
+                raise
             if charge and release:
                 charge.ledger.publish(release)
             if finished:

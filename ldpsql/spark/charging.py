@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,10 @@ from ldpsql.bulk.charging import Charge
 from ldpsql.bulk.columns.mechanisms import check_columns
 from ldpsql.bulk.columns.projection import Projection
 from ldpsql.errors import NotReleased
+from ldpsql.errors.boundary import withheld_stream
 from ldpsql.ledger.permanent_charges import charge_columns_once
 from ldpsql.ledger.witness import others
+from ldpsql.mechanisms.base import Mechanism
 from ldpsql.spark.permanent import KeyFile, reported
 
 if TYPE_CHECKING:
@@ -41,8 +43,8 @@ def charged(
         return
     users = _users(frame, charge.user)
     rows = None if users is not None else frame.count()
+    check_values(frame, projection)
     release = charge.always(projection.uncertified, destination, users, rows)
-    charge.ledger.drawn(release.token)
     yield
     if users is not None and (new := others(users, _users(frame, charge.user))):
         raise _changed(f"rows of {new} users")
@@ -62,6 +64,25 @@ def _charged_once(frame: DataFrame, charge: Charge, projection: Projection, dest
         raise _changed("values of users")
     for release in releases:
         charge.ledger.publish(release)
+
+
+def check_values(frame: DataFrame, projection: Projection) -> None:
+    """Check all values before anything is charged.
+
+    Raises:
+        MissingValue, OutsideDomain, WrongType: in Spark's words, if one cannot be perturbed.
+
+    """
+    mechanisms = projection.uncertified
+    frame.select(*mechanisms).mapInArrow(lambda batches: _checked(batches, mechanisms), "checked boolean").count()
+
+
+@withheld_stream
+def _checked(batches: Iterable[pa.RecordBatch], mechanisms: Mapping[str, Mechanism]) -> Iterator[pa.RecordBatch]:
+    projection = Projection.of(mechanisms, ())
+    for batch in batches:
+        projection.check(batch)
+    yield pa.record_batch([pa.array([], pa.bool_())], ["checked"])
 
 
 def _changed(what: str) -> NotReleased:

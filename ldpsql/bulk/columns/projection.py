@@ -95,6 +95,16 @@ class Projection:
         """The metadata that record which mechanism drew each column."""
         return metadata(self.uncertified)
 
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Check that each value of a batch can be perturbed; nothing is drawn.
+
+        Raises:
+            MissingValue, OutsideDomain, WrongType: if one cannot; the error names the column.
+
+        """
+        for name, mechanism in self.mechanisms.items():
+            drawn(mechanism, batch.column(name), name, CertifiedMechanism.check)
+
     def perturb(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Draw the reports of one batch."""
         people = None if self.permanent is None else self.permanent.people(batch)
@@ -126,7 +136,7 @@ def check_type(mechanism: CertifiedMechanism, kind: pa.DataType, name: object) -
         WrongType: if it does not.
 
     """
-    drawn(mechanism, pa.nulls(0, kind), name, CertifiedMechanism.draw)
+    drawn(mechanism, pa.nulls(0, kind), name, CertifiedMechanism.check)
 
 
 def drawn(

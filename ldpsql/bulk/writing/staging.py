@@ -238,8 +238,13 @@ class Staging:
             for made in self.folder.glob("*.tmp"):
                 if _STAGED.fullmatch(made.name):
                     delete(made)
-            if not any(_COMPLETE.fullmatch(inside.name) for inside in self.folder.iterdir()):
+            if not self.has_parts:
                 self._remove()
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether any part is complete, so that a run can resume."""
+        return any(_COMPLETE.fullmatch(inside.name) for inside in self.folder.iterdir())
 
 
 def staging_folder(destination: Path) -> Path:

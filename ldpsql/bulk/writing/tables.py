@@ -88,10 +88,13 @@ def write_token(cursor: DuckDBPyConnection, name: str, token: str) -> None:
         cursor.execute(f"COMMENT ON TABLE {name} IS {text_literal(text)}")
 
 
-def written_tokens(con: DuckDBPyConnection) -> set[str]:
-    """Return the tokens of the releases that are in the tables of the connection, even if a table was renamed."""
+def written_tokens(con: DuckDBPyConnection, name: str | None = None) -> set[str]:
+    """Return the tokens of the releases that are in the tables of the connection, or in one, even if a table was renamed."""
+    query = "SELECT comment FROM duckdb_tables() WHERE contains(comment, $1)"
     with cursor_of(con) as cursor:
-        rows = cursor.execute("SELECT comment FROM duckdb_tables() WHERE contains(comment, $1)", [_REMARK]).fetchall()
+        path = () if name is None else table_of(cursor, name) or ("", "", "")
+        of_one = " AND (lower(database_name), lower(schema_name), lower(table_name)) = ($2, $3, $4)" if path else ""
+        rows = cursor.execute(query + of_one, [_REMARK, *path]).fetchall()
     return {token for (comment,) in rows for token in re.findall(f"{_REMARK}([0-9a-f]{{32}})", comment)}
 
 
