@@ -20,7 +20,9 @@ class PrivacyError(LdpError):
     exit_code = 3
 
     def of_column(self, name: str) -> Self:
-        """Return the error with the name of the column that it is about."""
+        """Return the error with the name of the column that it is about, unless it names one."""
+        if self.message.startswith("column '"):
+            return self
         self.message = f"column '{name}': {self.message}"
         self.args = (self.message,)
         return self
