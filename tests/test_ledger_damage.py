@@ -165,7 +165,7 @@ def test_a_policy_is_adopted_only_over_charges_that_are_as_they_were_written(tmp
     "statement",
     [
         "INSERT INTO charge SELECT 99, column_name, mechanism, claim, account, epsilon, delta FROM charge LIMIT 1",
-        """INSERT INTO release SELECT 99, 'token', identity, at, dataset, part, destination, users, reports, NULL
+        """INSERT INTO release SELECT 99, 'token', identity, at, dataset, part, destination, users, reports, NULL, source
            FROM release LIMIT 1""",
     ],
 )
