@@ -23,6 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("travel")
     with ldpsql.connect(str(folder / "w.duckdb")) as con:
         con.execute("CREATE SCHEMA lake; CREATE TYPE secret AS ENUM ('canary7f3a', 'x'); CREATE TYPE side AS ENUM ('n', 's')")
+        con.execute("CREATE TYPE city AS ENUM ('canary7f3a')")
         con.execute(
             "CREATE TABLE people AS SELECT 'Lima' AS city, 'canary7f3a'::secret AS name, 'n'::side AS region FROM range(300)"
         )
@@ -34,8 +35,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         con.execute("CREATE VIEW named AS FROM ldp.estimate(reports, city, city())")
         con.execute("CREATE OR REPLACE VIEW a_over AS SELECT value, estimate FROM named")
         con.execute("CREATE VIEW plain AS SELECT region, twice(count(*)) AS n FROM lake.reports GROUP BY region")
+        con.execute("CREATE SEQUENCE ids; CREATE TABLE z(id INTEGER PRIMARY KEY DEFAULT nextval('ids'), d INTEGER AS (id * 2))")
+        con.execute("CREATE TABLE a(id INTEGER REFERENCES z(id)); INSERT INTO z VALUES (1); INSERT INTO a VALUES (1)")
+        con.execute("CREATE VIEW sided AS SELECT 'n'::side AS side")
         con.execute("CREATE VIEW raw AS SELECT name FROM people")
-    done = run("export-database", "w.duckdb", "shared", cwd=folder)
+    done = run("export-database", "w.duckdb", "shared", "-t", "a", "-t", "z", cwd=folder)
     assert done.returncode == 0, done.stderr
     (folder / "said").write_text(done.stdout)
     return folder
@@ -54,8 +58,15 @@ def test_an_import_in_another_process_has_the_reports_their_records_and_what_any
     folder: Path, module: str
 ) -> None:
     records = "SELECT count(*) FROM duckdb_columns() WHERE column_name = 'city' AND comment LIKE 'ldpsql:%'"
-    done = imported(folder, module, "SELECT count(*) FROM reports", records, "FROM plain", "SELECT twice(2, times := 3)")
-    assert done.splitlines() == ["[(300,)]", "[(2,)]", "[('n', 600)]", "[(6,)]"]
+    done = imported(
+        folder,
+        module,
+        "SELECT count(*) FROM reports",
+        records,
+        "FROM plain JOIN sided ON region = side",
+        "FROM a JOIN z USING (id)",
+    )
+    assert done.splitlines() == ["[(300,)]", "[(2,)]", "[('n', 600, 'n')]", "[(1, 2)]"]
 
 
 def test_an_import_in_ldpsql_has_the_same_estimates(folder: Path) -> None:
@@ -68,7 +79,7 @@ def test_an_import_in_ldpsql_has_the_same_estimates(folder: Path) -> None:
 
 def test_no_raw_row_and_no_type_made_from_one_is_exported(folder: Path) -> None:
     assert sorted(path.name for path in (folder / "shared").iterdir()) == [
-        "lake_reports.parquet", "ldpsql.sql", "load.sql", "reports.parquet", "schema.sql"
+        "a.parquet", "lake_reports.parquet", "ldpsql.sql", "load.sql", "reports.parquet", "schema.sql", "z.parquet"
     ]  # fmt: skip
     assert not any(b"canary7f3a" in path.read_bytes() for path in (folder / "shared").iterdir())
 

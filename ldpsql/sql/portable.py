@@ -27,9 +27,10 @@ from ldpsql.sql.tokens import Statement, statements
 
 _SCHEMA, _LOAD, _LDPSQL = "schema.sql", "load.sql", "ldpsql.sql"
 _KINDS = ("view", "macro", "table", "sequence", "type", "schema", "index", "trigger")
-_IF_USED = ("sequence", "type", "index", "trigger")  # the values of an ENUM may come from raw rows
+_IF_USED = ("sequence", "type", "index", "trigger")  # only those that others need: values of an ENUM may come from raw rows
 _TABLES = """
-    SELECT schema_name, table_name, list({'name': column_name, 'comment': comment} ORDER BY column_index)
+    SELECT schema_name, table_name,
+           list({'name': column_name, 'comment': comment} ORDER BY column_index) FILTER (WHERE NOT is_generated)
     FROM duckdb_columns() WHERE database_name = 'source' AND NOT internal
     AND (schema_name, table_name) IN (SELECT (schema_name, table_name) FROM duckdb_tables() WHERE database_name = 'source')
     GROUP BY ALL ORDER BY ALL"""
@@ -157,8 +158,12 @@ def _sorted(con: DuckDBPyConnection, tables: list[Table]) -> Portability:
             con.execute(f"DROP TABLE copied.{table.path} CASCADE")
     with TemporaryDirectory() as folder:
         con.execute(f"EXPORT DATABASE copied TO {text_literal(folder)} (FORMAT parquet)")
-        text = (Path(folder) / _SCHEMA).read_text(encoding="utf-8")
+        text, loaded = ((Path(folder) / name).read_text(encoding="utf-8") for name in (_SCHEMA, _LOAD))
+    order = [_object(statement.query.strip()).bare for statement in con.extract_statements(loaded)]  # after what they refer to
+    tables = sorted(tables, key=lambda table: order.index(table.name.lower()))
     objects = [_object(statement.query.strip()) for statement in con.extract_statements(text)]
+    with duckdb.connect() as plain:
+        alone, _ = _created(plain, [one for one in objects if one.kind not in _IF_USED])
     with duckdb.connect() as plain:
         created, rest = _created(plain, objects)
     with warnings.catch_warnings():
@@ -168,14 +173,15 @@ def _sorted(con: DuckDBPyConnection, tables: list[Table]) -> Portability:
             for table in tables:
                 attached.execute(table.comments or "SELECT 1")
             needing, broken = _created(attached, rest)
-    used = {token.name for one in created if one.kind not in _IF_USED for token in _statement(one.sql).tokens}
+    dependent = [one for one in created if one.kind not in _IF_USED and one not in alone]
+    used = {token.name for one in dependent for token in _statement(one.sql).tokens}
     return Portability([one for one in created if one.kind not in _IF_USED or one.bare in used], needing, broken, tables=tables)
 
 
 def _object(sql: str) -> Object:
-    """Return kind and name of what a statement of an export creates."""
+    """Return kind and name of what a statement of an export creates or loads."""
     words = [token.text for token in _statement(sql).tokens]
-    kind = next((i for i, word in enumerate(words) if word.lower() in _KINDS), 0)
+    kind = next((i for i, word in enumerate(words) if word.lower() in _KINDS), 0) if words[0].lower() == "create" else 0
     name = [words[kind + 1]]
     for dot, part in zip(words[kind + 2 :: 2], words[kind + 3 :: 2], strict=False):
         if dot != ".":
@@ -216,7 +222,9 @@ def _write(con: DuckDBPyConnection, result: Portability, folder: Path) -> None:
         name = f"{stem}.parquet" if not (folder / f"{stem}.parquet").exists() else f"{stem}_{number}.parquet"
         recorded = ", ".join(f"{text_literal(KEY + column)}: {text_literal(text)}" for column, text in table.records.items())
         metadata = f", KV_METADATA {{{recorded}}}" if recorded else ""
-        con.execute(f"COPY source.{table.path} TO {text_literal(str(folder / name))} (FORMAT parquet{metadata})")
+        columns = ", ".join(map(quoted, table.columns))
+        rows = f"SELECT {columns} FROM source.{table.path}"  # noqa: S608  # quoted
+        con.execute(f"COPY ({rows}) TO {text_literal(str(folder / name))} (FORMAT parquet{metadata})")
         loading.append(f"COPY {table.path} FROM {text_literal(name)} (FORMAT parquet);\n")
     texts = {_SCHEMA: _text(result.plain) + "".join(table.comments for table in result.tables), _LDPSQL: _text(result.needing)}
     for name, text in {**texts, _LOAD: "".join(loading)}.items():
