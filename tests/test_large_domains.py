@@ -10,7 +10,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.channels import TOTAL, KeepOrSpread, OrthogonalHash, PrivateHash
+from ldpsql.channels import TOTAL, KeepOrSpread, OrthogonalHash, PrivateHash, SetChannel, costs
 from ldpsql.channels.hashed import HashChannel
 from ldpsql.channels.randomness import random_words
 from ldpsql.channels.splitmix import hashed, hashing_to
@@ -196,9 +196,13 @@ def test_members_among_a_few_values_are_those_among_all() -> None:
 
 
 def test_sets_that_would_not_fit_into_memory_are_refused_before_the_work_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(octets, "MOST_CELLS", 1_000)
-    with pytest.raises(InvalidParameter, match=r"50 different reports about 100 values .* at most 10.*use olh"):
-        likelihood_of("oue(2, DOMAIN)", 100, 50)
+    channel = certify(registry().mechanism({"mechanism": "oue", "epsilon": 2, "domain": range(100)})).channel
+    assert isinstance(channel, SetChannel)
+    drawn = channel.draw(np.zeros(50, dtype=np.int32))
+    monkeypatch.setattr(costs, "BYTES", 125)
+    with pytest.raises(InvalidParameter, match=r"50 different reports about 100 values would take") as caught:
+        octets.packed(channel, drawn)
+    assert "olh" in caught.value.hint
 
 
 @pytest.mark.parametrize("symbols", [2, 3, 20, 149, 1 << 20])

@@ -9,9 +9,9 @@ import duckdb
 import pytest
 from duckdb import DuckDBPyConnection
 
+from ldpsql.channels import costs
 from ldpsql.domains import written
 from ldpsql.errors import InvalidParameter
-from ldpsql.inference.operators import octets
 from tests import commands
 
 NUMBERS = [
@@ -87,7 +87,6 @@ def test_lists_that_are_too_long_and_tables_that_are_too_large_are_refused() -> 
 import resource, pytest
 from fractions import Fraction
 from ldpsql.errors import InvalidParameter
-from ldpsql.inference.operators import octets
 from tests import commands
 from ldpsql.mechanisms.base import certify
 from ldpsql.registry.registry import registry
@@ -189,13 +188,13 @@ UNREADABLE = "SELECT [0::UBIGINT] AS y FROM range({}) AS t(i)"  # of the wrong l
 def test_sets_beyond_the_limit_are_refused_before_they_are_counted(
     con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    monkeypatch.setattr(octets, "MOST_CELLS", 100_000)
+    monkeypatch.setattr(costs, "BYTES", 12_500)
     con.execute("CREATE MACRO wide() AS ldp.oue(1, range(200))")
     con.execute(f"CREATE TABLE reports AS {UNREADABLE.format(500)}")
     with pytest.raises(duckdb.Error, match=r"cannot occur|not reports"):
         con.sql(f"FROM {call}").fetchall()
     con.execute(f"INSERT INTO reports {UNREADABLE.format(1)}")
-    refused = r"LDP103\] 501 different reports about 200 values are too many: at most 500\. Hint: .*olh"
+    refused = r"LDP103\] a table of 501 different reports about 200 values would take .* limit is .*\. Hint: .*olh"
     with pytest.raises(duckdb.Error, match=refused):
         con.sql(f"FROM {call}").fetchall()
 
@@ -204,14 +203,14 @@ def test_rows_without_report_and_equal_reports_are_not_refused(
     con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With epsilon 9 most of the values are in hardly any set, so many reports are equal: only counting tells how many."""
-    monkeypatch.setattr(octets, "MOST_CELLS", 100_000)
     con.execute("CREATE MACRO wide() AS ldp.oue(1, range(200)); CREATE MACRO sure() AS ldp.oue(9, range(200))")
     con.execute("CREATE TABLE reports AS SELECT ldp.perturb(i % 9, wide()) AS y, true AS kept FROM range(400) AS t(i)")
+    con.execute("CREATE TABLE alike AS SELECT ldp.perturb(0, sure()) AS y FROM range(2000)")
+    monkeypatch.setattr(costs, "BYTES", 12_500)
     con.execute("INSERT INTO reports SELECT NULL, true FROM range(200)")
     assert len(con.sql("FROM ldp.estimate('reports', y, wide())").fetchall()) == 200
     con.execute("INSERT INTO reports SELECT y, false FROM reports")
     assert len(con.sql("FROM ldp.inv('reports', y, wide(), keep := kept)").fetchall()) == 200
-    con.execute("CREATE TABLE alike AS SELECT ldp.perturb(0, sure()) AS y FROM range(2000)")
     assert len(con.sql("FROM ldp.inv('alike', y, sure())").fetchall()) == 200
 
 

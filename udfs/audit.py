@@ -30,6 +30,17 @@ from ldpsql.functions import (
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism, certify
 
+_CELLS = pa.list_(
+    pa.struct(
+        {
+            "value": pa.int32(),
+            "report": pa.int32(),
+            "report_text": pa.string(),
+            "exact": pa.string(),
+            "probability": pa.float64(),
+        }
+    )
+)
 _CELL = "STRUCT(value INTEGER, report INTEGER, report_text VARCHAR, exact VARCHAR, probability DOUBLE)[]"
 
 
@@ -42,21 +53,24 @@ def analytic(handles: Handles) -> pa.Array:
 @guarded
 def channel(handles: Handles) -> pa.Array:
     """Return the cells of each channel: positions counted from 1, the report as text, the exact and the rounded probability."""
-    return pa.array([_cells(MECHANISMS.thing(handle)) for handle in plain(handles).to_pylist()])
+    tables = [_cells(MECHANISMS.thing(handle)) for handle in plain(handles).to_pylist()]
+    ends = np.cumsum([0, *map(len, tables)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(ends), pa.concat_arrays(tables) if tables else pa.array([], _CELLS.value_type))
 
 
-def _cells(mechanism: Mechanism) -> list[dict[str, Any]]:
-    certified = certify(mechanism)
-    return [
-        {
-            "value": x + 1,
-            "report": y + 1,
-            "report_text": certified.report_text(y),
-            "exact": str(exact),
-            "probability": float(exact),
-        }
-        for x, y, exact in audit.listed(mechanism)
+def _cells(mechanism: Mechanism) -> pa.StructArray:
+    certified, listing = certify(mechanism), audit.listed(mechanism)
+    values, reports = listing.codes.shape
+    place, codes = np.tile(np.arange(reports, dtype=np.int32), values), listing.codes.ravel()
+    exact, numbers = pa.array([str(one) for one in listing.exact]), np.array([float(one) for one in listing.exact])
+    columns = [
+        pa.array(np.repeat(np.arange(1, values + 1, dtype=np.int32), reports)),
+        pa.array(place + np.int32(1)),
+        pa.array([certified.report_text(y) for y in range(reports)]).take(pa.array(place)),
+        exact.take(pa.array(codes)),
+        pa.array(numbers.take(codes)),
     ]
+    return pa.StructArray.from_arrays(columns, fields=list(_CELLS.value_type))
 
 
 @guarded

@@ -13,6 +13,7 @@ from ldpsql.functions import (
     KeyUnusable,
     Macros,
     Scalar,
+    Texts,
     ToColumn,
     Wholes,
     drawing_permanent,
@@ -29,7 +30,7 @@ def permanent_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., p
     """Return a function of permanent reports, one a row; ``to_column`` makes a column of type ``kind`` of the draws."""
 
     @guarded
-    def once(values: Column, people: Column, names: Column, handles: Handles, guards: Wholes) -> pa.Array:
+    def once(values: Column, people: Column, names: Texts, handles: Handles, guards: Wholes) -> pa.Array:
         return _each((values, people, names, handles, guards), to_column, kind)
 
     return once

@@ -37,7 +37,7 @@ from ldpsql.functions import (
     random_order,
     random_parts,
 )
-from ldpsql.mechanisms import InvalidParameter, certify
+from ldpsql.mechanisms import Cost, InvalidParameter, certify
 
 _STRUCT = "write FROM ldp.perturb_rows(people, {city: ldp.krr(...), age: ldp.square_wave(...)})"
 _PART = 1 << 18  # values that a thread draws at a time
@@ -166,7 +166,9 @@ def identical(rows: Texts) -> pa.Array:
         rows: the type of the table's rows in SQL.
 
     """
-    return pa.array([all(map(_IDENTICAL.fullmatch, fields_of(row).values())) for row in plain(rows).to_pylist()], pa.bool_())
+    return pa.array(
+        [all(map(_IDENTICAL.fullmatch, fields_of(row).values())) for row in plain(rows).fill_null("").to_pylist()], pa.bool_()
+    )
 
 
 @guarded
@@ -194,8 +196,11 @@ def order_of(numbers: Wholes, counts: WholeLists) -> pa.Array:
     return _as_lists([pa.array(_places(number, some)) for number, some in each], pa.int32())
 
 
-def _places(number: int, counts: pa.Array | None) -> NDArray[np.int32]:
+def _places(number: int | None, counts: pa.Array | None) -> NDArray[np.int32]:
     """Return the places of a number of rows, from 1, in a random order: each once, or as often as its count."""
+    if number is None or number < 0 or (counts is not None and counts.null_count):
+        raise InvalidParameter("an order needs the number of rows", "call ldp.perturb_rows")
+    Cost(bytes=8.0 * number).check("a random order of these rows", "ldpsql.perturb_copy perturbs any number of rows")
     order = random_order(number) if counts is None else random_arrangement(counts.to_numpy())
     order += np.int32(1)
     return order

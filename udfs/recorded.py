@@ -46,6 +46,8 @@ def recorded_type(reports: Texts, report: Texts, search_paths: Texts, catalogs: 
 
 
 def _part(arguments: tuple[Column, ...], place: int) -> pa.Array:
+    if any(argument.null_count for argument in arguments):
+        raise InvalidParameter("the record is that of a column of a table or a file", "name both, such as 'reports', 'city'")
     rows = zip(*(plain(argument).to_pylist() for argument in arguments), strict=True)
     made = [
         as_struct(mechanism_at(catalog, search_path, reports, report))[place] for reports, report, search_path, catalog in rows

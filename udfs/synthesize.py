@@ -15,7 +15,7 @@ def synthesized(estimates: Lists, numbers: Settings) -> pa.Array:
 
 
 def _drawn(estimate: pa.ListScalar, number: int | None) -> pa.Array:
-    rows = estimate.values
+    rows = getattr(estimate, "values", None)  # a NULL without a type has none
     if rows is None or not pa.types.is_struct(rows.type):
         raise InvalidParameter("there is no estimate to draw rows from", "the table is empty")
     return drawn_cells(weights(rows), -1 if number is None else number) + 1

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.channels.costs import Cost
 from ldpsql.channels.randomness import Words, random_words
 
 Codes: TypeAlias = NDArray[np.int32]  # positions: of a value in the domain, of a report in the alphabet
@@ -50,6 +51,11 @@ class ChannelOf(ABC, Generic[Held_contra]):
     @abstractmethod
     def widest(self) -> Witness | None:
         """Return where the ratio of two values is largest, exactly; None if it is infinite."""
+
+    @property
+    def per_report(self) -> Cost:
+        """What it costs to draw one report, and to hold it."""
+        return Cost(1e-7, 8)
 
     @abstractmethod
     def draw(self, values: Held_contra, words: Words = random_words) -> Drawn:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels.base import TOTAL, ChannelOf, Codes, Drawn, Witness
 from ldpsql.channels.bin_bits import BinBits
+from ldpsql.channels.costs import Cost
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow
 from ldpsql.channels.pair_responses import KeyCells
@@ -125,6 +126,11 @@ class KeyValue(ChannelOf[Sets]):
         for i in range(dummies):
             out[self.keys * self.cells + i] = sum(slot[len(held.keys) :]) * (TOTAL // dummies + (i < TOTAL % dummies))
         return out
+
+    @property
+    def per_report(self) -> Cost:
+        """That of the response to the symbol that is drawn from a set."""
+        return Cost(1e-7) + self.response.per_report
 
     def draws_its_weights(self) -> bool:
         """Return whether the tables of the response, recounted, reproduce its weights."""

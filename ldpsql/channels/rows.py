@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels.base import Channel, Codes, Drawn, Witness
+from ldpsql.channels.costs import Cost
 from ldpsql.channels.randomness import Words, random_words
 
 
@@ -38,6 +39,11 @@ class Rows(Channel):
                 return None
             ratio *= one.ratio
         return Witness(ratio, 0, 1, 0)
+
+    @property
+    def per_report(self) -> Cost:
+        """The sum over the columns."""
+        return sum((part.per_report for part in self.parts), Cost())
 
     def draws_its_weights(self) -> bool:
         """Return whether the tables of all columns reproduce their weights."""

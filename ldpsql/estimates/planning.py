@@ -16,6 +16,7 @@ from math import inf
 import numpy as np
 
 from ldpsql.channels import KeyValue, Prefixes, SetChannel
+from ldpsql.channels.costs import Cost
 from ldpsql.errors import DataError, InternalError, InvalidParameter, NotPrivate, UsageError
 from ldpsql.estimates.scale import scale_of
 from ldpsql.inference.counting import operator_of
@@ -36,6 +37,7 @@ from ldpsql.mechanisms.families import NumberMechanism
 from ldpsql.privacy.claims import Epsilon
 
 MAX_VALUES = 1 << 20
+_ALIKE, _CHEAP = 1.02, 5.0  # errors within two percent are equal, and costs up to five times the least
 _DEVIATIONS = 1.96  # of the interval that is to be short
 
 
@@ -171,6 +173,8 @@ def _prefix_error(channel: Prefixes) -> float:
 def compare(epsilons: Sequence[str], reports: int, mechanisms: Sequence[Mechanism]) -> list[Expected]:
     """Return the expected errors of every mechanism at every epsilon (strings, so that they stay exact), the smallest first.
 
+    If errors differ by less than two percent, a mechanism whose reports cost much less comes first.
+
     A mechanism that does not exist at an epsilon is left out there.
 
     Raises:
@@ -181,7 +185,7 @@ def compare(epsilons: Sequence[str], reports: int, mechanisms: Sequence[Mechanis
     comparison: list[Expected] = []
     refusals: list[str] = []
     for epsilon in [Epsilon.parse(text) for text in epsilons]:
-        comparison += sorted(_at(mechanisms, epsilon, reports, refusals), key=_by_error)
+        comparison += _ranked(list(_at(mechanisms, epsilon, reports, refusals)))
     if not comparison:
         hint = next(iter(refusals), "name a mechanism")
         raise InvalidParameter("none of these mechanisms exists at any of these epsilons", hint)
@@ -220,13 +224,26 @@ def _list_of(cls: type[Mechanism]) -> str | None:
     return next(iter(needed)) if needed in ({"domain"}, {"keys"}) else None
 
 
-def _at(mechanisms: Sequence[Mechanism], epsilon: Epsilon, reports: int, refusals: list[str]) -> Iterator[Expected]:
-    """Yield the expected errors at an epsilon; add a line to the refusals for each mechanism that rejects it."""
+def _at(
+    mechanisms: Sequence[Mechanism], epsilon: Epsilon, reports: int, refusals: list[str]
+) -> Iterator[tuple[Expected, Cost]]:
+    """Yield expected errors and the cost of a report; add a line to the refusals for each mechanism that refuses."""
     for mechanism in mechanisms:
         try:
-            yield expected_error(mechanism.changed(epsilon=str(epsilon)), reports)
+            changed = mechanism.changed(epsilon=str(epsilon))
+            yield expected_error(changed, reports), certify(changed).channel.per_report
         except (UsageError, NotPrivate, DataError) as refusal:
             refusals.append(f"{mechanism.name} at epsilon {epsilon}: {refusal.message}")
+
+
+def _ranked(answers: Sequence[tuple[Expected, Cost]]) -> Iterator[Expected]:
+    """Yield answers, the smallest error first; among errors that are as good as equal, those of cheap reports first."""
+    left = sorted(answers, key=lambda answer: _by_error(answer[0]))
+    while left:
+        alike = [answer for answer in left if _by_error(answer[0]) <= _by_error(left[0][0]) * _ALIKE]
+        cheap = _CHEAP * min(cost.seconds for _, cost in alike)
+        yield from (one for one, _ in sorted(alike, key=lambda answer: answer[1].seconds > cheap))
+        left = left[len(alike) :]
 
 
 def _by_error(expected: Expected) -> float:

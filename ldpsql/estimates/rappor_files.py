@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ldpsql.channels.costs import Cost
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import BadCounts, InvalidParameter
 from ldpsql.estimates.bloom import BloomParameters, BloomShares, bloom_shares
@@ -17,7 +18,6 @@ from ldpsql.inference.operators import Floats
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]  # of a file; only params need the names of their columns
 _PARAMETERS = ("k", "h", "m", "p", "q", "f")
-_MOST_CELLS = 1 << 26  # of the table of bits and candidates, half a gigabyte
 
 
 def collection_shares(params: Rows, counts: Rows, candidates: Rows, rate: object) -> pa.Table:
@@ -61,10 +61,9 @@ def _members(parameters: BloomParameters, candidates: list[list[Any]]) -> tuple[
     """Return the distinct candidates and the bits that each sets; bits are numbered from 1 through all cohorts."""
     listed = {str(row[0]): row[1:] for row in candidates if row[0] is not None}
     bits = parameters.m * parameters.k
-    if not listed or 2 * bits * len(listed) > _MOST_CELLS:
-        raise InvalidParameter(
-            f"the map needs from 1 to {_MOST_CELLS // (2 * bits):,} candidates", "a first column of strings, then their bits"
-        )
+    if not listed:
+        raise InvalidParameter("the map needs at least one candidate", "a first column of strings, then their bits")
+    Cost(bytes=64 * bits * len(listed)).check("the table of candidates and bits", "list fewer candidates")
     members = np.zeros((len(listed), bits), dtype=np.bool_)
     for place, row in enumerate(listed.values()):
         members[place, _positions(row, bits)] = True

@@ -33,6 +33,7 @@ from ldpsql.channels import (
     reduced,
     signs_in_blocks,
 )
+from ldpsql.channels.costs import Cost
 from ldpsql.channels.exact import exp_below, log_ratio
 from ldpsql.channels.galois import hash_symbols, prime_power
 from ldpsql.channels.moving import Window
@@ -98,6 +99,7 @@ __all__ = [
     "Certificate",
     "Channel",
     "Convolution",
+    "Cost",
     "DenseChannel",
     "Domain",
     "DomainField",

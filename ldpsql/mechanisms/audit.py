@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, Levels, OrthogonalHash, TableChannel
+from ldpsql.channels.costs import Cost
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedStrings, Mechanism, certify, certify_values
 from ldpsql.mechanisms.sampling import (
@@ -25,6 +27,8 @@ from ldpsql.mechanisms.sampling import (
     reports_of,
 )
 from ldpsql.privacy.claims import ApproximateLdp
+
+_CELL = Cost(2e-6, 600)  # of a table in SQL
 
 
 @dataclass(frozen=True)
@@ -148,18 +152,43 @@ def _upper(hits: int, draws: int, confidence: float) -> float:
     return float(betaincinv(hits + 1, draws - hits, (1 + confidence) / 2)) if hits < draws else 1.0
 
 
-def listed(mechanism: Mechanism) -> list[tuple[int, int, Fraction]]:
-    """Return (value, report, probability) of a channel with listed reports, as positions and exact fractions.
+@dataclass(frozen=True)
+class Listing:
+    """The whole channel: the probability of report y given value x is ``exact[codes[x, y]]``."""
+
+    codes: NDArray[np.int32]
+    exact: tuple[Fraction, ...]
+
+
+def listed(mechanism: Mechanism) -> Listing:
+    """Return the exact probability of every report given every value, for a channel whose reports are listed.
 
     Raises:
         InvalidParameter: if the reports are too many to list.
 
     """
     channel = certify_values(mechanism).channel
-    if isinstance(channel, OrthogonalHash | Levels):
-        pairs = np.ndindex(channel.inputs, channel.outputs)
-        return [(x, y, channel.probability(x, y)) for x, y in pairs]
+    if not isinstance(channel, OrthogonalHash | Levels | TableChannel):
+        raise InvalidParameter(f"the reports of {mechanism.name} are too many to list", "see ldp.describe and ldp.audit")
+    (_CELL * (channel.inputs * channel.outputs)).check(
+        f"a table of the channel of {mechanism.name}", "use fewer values; ldp.describe and ldp.audit say what it keeps"
+    )
     if isinstance(channel, TableChannel):
-        rows = channel.weights().tolist()
-        return [(x, y, Fraction(w, TOTAL)) for x, row in enumerate(rows) for y, w in enumerate(row)]
-    raise InvalidParameter(f"the reports of {mechanism.name} are too many to list", "see ldp.describe and ldp.audit")
+        weights = channel.weights()
+        distinct, codes = np.unique(weights, return_inverse=True)
+        return Listing(codes.reshape(weights.shape).astype(np.int32), tuple(Fraction(w, TOTAL) for w in distinct.tolist()))
+    levels = channel if isinstance(channel, Levels) else Levels((channel.inputs,), ((1,),), (channel,))
+    return _listed_levels(levels)
+
+
+def _listed_levels(channel: Levels) -> Listing:
+    """Return the table of a channel whose reports support values: each level has two probabilities."""
+    exact: list[Fraction] = []
+    reports, level_of = np.arange(channel.outputs), np.repeat(np.arange(len(channel.responses)), np.diff(channel.starts))
+    for share, response in zip(channel.shares(), channel.responses, strict=True):
+        supports = response.supporting(np.arange(response.outputs, dtype=np.int32), 0)
+        exact += [share * response.probability(0, int(place)) for place in (supports.argmin(), supports.argmax())]
+    codes = np.empty((channel.inputs, channel.outputs), dtype=np.int32)
+    for value, row in enumerate(codes):
+        row[:] = 2 * level_of + channel.supporting(reports, value)
+    return Listing(codes, tuple(exact))

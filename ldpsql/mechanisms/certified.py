@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue, Letters, Levels, Prefixes, Sets
+from ldpsql.channels.costs import VECTOR, Cost
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
@@ -97,7 +98,13 @@ class CertifiedMechanism(ABC):
 
     @withheld
     def draw(self, column: pa.Array | pa.ChunkedArray, words: Words = random_words) -> Drawn:
-        """Draw one report for each value, in the channel's own terms: its position in the alphabet, or its words."""
+        """Draw one report for each value, in the channel's own terms: its position in the alphabet, or its words.
+
+        Raises:
+            InvalidParameter: if the reports take too much memory, or those of a vector of DuckDB too long.
+
+        """
+        self.check_cost(len(column))
         return _by_block(lambda block: self.channel.draw(self._inputs(block), words), column)
 
     @withheld
@@ -110,6 +117,19 @@ class CertifiedMechanism(ABC):
         """
         for start in range(0, max(1, len(column)), _BLOCK):
             self._inputs(column.slice(start, _BLOCK))
+
+    def check_cost(self, reports: int) -> None:
+        """Refuse to draw reports that take too much memory together, or too long for each vector of DuckDB.
+
+        Raises:
+            InvalidParameter: if they do.
+
+        """
+        one, together = self.channel.per_report, min(reports, VECTOR)
+        Cost((one * together).seconds, (one * reports).bytes).check(
+            f"drawing {reports:,} reports of {self.name}",
+            "use olh, whose reports cost the same for any number of values, or fewer values or rows",
+        )
 
     @abstractmethod
     def _inputs(self, column: pa.Array | pa.ChunkedArray) -> Any:

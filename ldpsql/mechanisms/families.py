@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ldpsql.channels import Channel, reduced
+from ldpsql.channels.costs import Cost
 from ldpsql.channels.planar_decay import PlanarDecay
 from ldpsql.channels.plane import planar_channel
 from ldpsql.domains.domain import Domain
@@ -25,6 +26,7 @@ from ldpsql.mechanisms.spec import EpsilonField, LengthField, NumberField, Whole
 from ldpsql.privacy.claims import Claim, MetricLdp, PureLdp
 from ldpsql.privacy.metric import Distances, Grid, Line, Metric
 
+_CELL = Cost(3e-5, 1000)  # of a table of distances
 MAX_CELLS = 4096  # with any distances
 MOST_ON_MAP = 160_000  # cells of a grid
 ClipRule = Annotated[str, Field(pattern=r"(?s)^(clip|as:.+)$")]
@@ -156,6 +158,7 @@ class PlanarMechanism(GridMechanism):
 def _distances(rows: Any) -> tuple[tuple[Fraction, ...], ...]:
     if not isinstance(rows, list | tuple) or not all(isinstance(row, list | tuple) for row in rows):
         raise ValueError("must be a list of rows of numbers")
+    (_CELL * sum(map(len, rows))).check("reading this table of distances", "use the cells of a grid (columns), or fewer values")
     table = tuple(tuple(number(d) for d in row) for row in rows)
     if any(len(row) != len(table) for row in table):
         raise ValueError("must be a square table")

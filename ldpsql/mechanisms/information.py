@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import TableChannel
+from ldpsql.channels.costs import Cost
 from ldpsql.domains.domain import Domain
-from ldpsql.errors import InvalidParameter, NotApplicable
+from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import Mechanism, certify_values
 
-_MOST_CELLS = 1 << 25  # of a table of probabilities, a quarter of a gigabyte
+_CELL = Cost(1e-8, 64)  # of a table of probabilities, and of what is computed from it
 _ROUNDING = 1e-12  # of sums over the reports: it must not make a bound too small
 _POWERS = np.arange(1, 8) / 8  # any power between 0 and 1 gives a valid bound; 1/2 is the best one for symmetric channels
 
@@ -64,11 +65,9 @@ def _table(mechanism: Mechanism) -> NDArray[np.float64]:
     channel = certify_values(mechanism).channel
     if not isinstance(channel, TableChannel):
         raise InvalidParameter(f"{mechanism.name} has no table of probabilities", "use a mechanism with listed reports")
-    if channel.inputs * channel.outputs > _MOST_CELLS:
-        raise NotApplicable(
-            f"a table of {channel.inputs:,} x {channel.outputs:,} probabilities is too large",
-            "use fewer values or larger cells",
-        )
+    (_CELL * (channel.inputs * channel.outputs)).check(
+        f"a table of {channel.inputs:,} x {channel.outputs:,} probabilities", "use fewer values or larger cells"
+    )
     return channel.probabilities()
 
 

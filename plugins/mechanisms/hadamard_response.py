@@ -13,6 +13,7 @@ from ldpsql.mechanisms import (
     TOTAL,
     CategoricalMechanism,
     Channel,
+    Cost,
     DenseChannel,
     Domain,
     InvalidParameter,
@@ -24,7 +25,7 @@ from ldpsql.mechanisms import (
     sql_cells,
 )
 
-_MOST_CELLS = 1 << 24  # of the table, 128 megabytes
+_CELL = Cost(1e-8, 16)  # of the table of weights, and of a copy
 _Size = Annotated[WholeField, Field(ge=1, le=1 << 20)]
 
 
@@ -52,8 +53,7 @@ class HadamardResponse(CategoricalMechanism):
             raise InvalidParameter(
                 "the blocks have no room for all values", "blocks * (size - 1) must be at least their number"
             )
-        if self.blocks * self.size * len(self.domain) > _MOST_CELLS:
-            raise InvalidParameter(f"the values times the reports are more than {_MOST_CELLS:,}", "use olh for so many values")
+        (_CELL * (self.blocks * self.size * len(self.domain))).check("the table of this channel", "use olh for so many values")
         return self
 
     def alphabet(self) -> Domain:

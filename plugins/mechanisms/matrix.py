@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from ldpsql.mechanisms import (
     Channel,
+    Cost,
     Domain,
     DomainField,
     Epsilon,
@@ -25,6 +26,7 @@ from ldpsql.mechanisms import (
 )
 
 _LONGEST = 1000
+_CELL = Cost(3e-5, 1000)
 _HUGE_EXPONENT = re.compile(r"e[+-]?[0-9_]{4}", re.IGNORECASE)
 _ROUNDING, _NORMAL = 1e-12, 1e-290  # relative, and above it: a fraction becomes a double with an error below 2e-16
 Rows = tuple[tuple[Fraction, ...], ...]
@@ -50,6 +52,7 @@ def _rows(table: Any) -> Rows:
     """Return a table of probabilities with every row scaled to sum to exactly one."""
     if not isinstance(table, list | tuple) or not all(isinstance(row, list | tuple) for row in table):
         raise InvalidParameter("a channel must be a list of rows of probabilities", "one row for each value")
+    (_CELL * sum(map(len, table))).check("reading this table of probabilities", "use fewer values or reports")
     exact = cache(_exact)  # most tables hold few different numbers
     rows = [[exact(p) if isinstance(p, str) else _exact(p) for p in row] for row in table]
     if len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:

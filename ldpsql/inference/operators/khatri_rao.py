@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import Floats
-from ldpsql.errors import NotApplicable
+from ldpsql.channels.costs import Cost
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import MAX_CONDITION, Ends, digest
 from ldpsql.inference.operators.inverted import InvertedOperator
 from ldpsql.inference.operators.kronecker import MOST_PAIRS, extremes
 
-MOST_CELLS = 1 << 28  # reports times cells
 _BLOCK = 1 << 22
 
 
@@ -49,11 +48,10 @@ class KhatriRaoOperator(InvertedOperator):
         self._tables, self._pulls = [one.table for one in columns], [one.pull for one in columns]
         self.shape = tuple(map(len, self._tables))
         self.inputs, self.outputs = prod(self.shape), self._tables[0].shape[1]
-        if self.inputs * self.outputs > MOST_CELLS:
-            raise NotApplicable(
-                f"the table of {self.outputs:,} distinct reports and {self.inputs:,} cells is too large",
-                "estimate fewer columns together, or perturb them with mechanisms whose reports can be listed, such as krr",
-            )
+        Cost(bytes=8.0 * self.inputs * self.outputs).check(
+            f"a table of {self.outputs:,} distinct reports and {self.inputs:,} cells",
+            "estimate fewer columns together, or perturb them with mechanisms whose reports can be listed, such as krr",
+        )
         many = self.inputs > MOST_PAIRS
         self.large = many and not self.condition <= MAX_CONDITION
         self.isotropic = self.even = many and not self.large

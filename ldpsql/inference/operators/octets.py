@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, Floats, SetChannel
-from ldpsql.errors import InvalidParameter
+from ldpsql.channels.costs import Cost
 from ldpsql.inference.deadline import check
 
 Octets: TypeAlias = NDArray[np.uint8]
 
-MOST_CELLS = 1 << 34  # of sets in memory, a bit each
 _CACHED = 1 << 17  # cells packed at a time
 
 
@@ -24,11 +23,10 @@ def check_number(channel: SetChannel, reports: int) -> None:
         InvalidParameter: if they would take more than two gibibytes.
 
     """
-    if reports > (most := MOST_CELLS // channel.inputs):
-        raise InvalidParameter(
-            f"{reports} different reports about {channel.inputs} values are too many: at most {most}",
-            "for so many values use olh, whose orthogonal seeds are counted; ldpsql.partial_supports inverts bit vectors",
-        )
+    Cost(bytes=reports * channel.inputs / 8).check(
+        f"a table of {reports:,} different reports about {channel.inputs:,} values",
+        "for so many values use olh, whose orthogonal seeds are counted; ldpsql.partial_supports inverts bit vectors",
+    )
 
 
 def packed(channel: SetChannel, drawn: Drawn) -> Octets:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import Floats
-from ldpsql.errors import IllConditioned, NotApplicable
+from ldpsql.channels.costs import Cost
+from ldpsql.errors import IllConditioned
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Ends, Operator, digest
 from ldpsql.inference.operators.dense import DenseOperator
@@ -20,7 +21,6 @@ from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
 from ldpsql.inference.operators.weights import Bounding, Majorants, ReportWeights, weighable
 
 _BLOCK = 1 << 22  # cells of logarithms at a time
-MOST_CELLS = 1 << 28  # lists times values: 2 GiB
 DIFFERENT = 0.1  # distinct lists per person; above it, counts of lists say little about their probabilities
 _LEAST = 1e-3  # of a score that a list keeps at least when theta is fitted to it
 
@@ -47,11 +47,9 @@ class ProductOperator(InvertedOperator, DenseOperator):
 
         """
         self._seen, self._place = np.unique(positions, return_inverse=True)
-        if max(len(lengths), len(self._seen)) * single.inputs > MOST_CELLS:
-            raise NotApplicable(
-                f"the table of {len(lengths):,} lists of reports and {single.inputs:,} values is too large",
-                "use fewer values, or ldp.ibu on one report of each user",
-            )
+        Cost(bytes=8.0 * max(len(lengths), len(self._seen)) * single.inputs).check(
+            "the table of these lists of reports and all values", "use fewer values, or ldp.ibu on one report of each user"
+        )
         self._single, self._positions, self._lengths, self._differ = single, positions, lengths, differ
         self.isotropic = single.isotropic
         with np.errstate(divide="ignore"):

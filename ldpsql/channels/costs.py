@@ -1,0 +1,55 @@
+"""What work costs, stated from its arguments before it begins, and the one limit above which it is refused.
+
+DuckDB cannot stop a statement while one of our functions runs, so no call of a function may take long or much memory. Rates are
+those of an ordinary processor; what they multiply (cells, words, reports) is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ldpsql.errors import InvalidParameter
+
+SECONDS = 10.0  # of one processor, about, for one call
+BYTES = 2 << 30  # held at once
+VECTOR = 2048  # rows that DuckDB passes to a function at once
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The seconds of one processor that work takes, about, and the bytes that it holds at once."""
+
+    seconds: float = 0.0
+    bytes: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.seconds + other.seconds, self.bytes + other.bytes)
+
+    def __mul__(self, times: float) -> Cost:
+        return Cost(self.seconds * times, self.bytes * times)
+
+    def check(self, what: str, hint: str) -> None:
+        """Return if the work is within the limit.
+
+        Args:
+            what: the work, as the subject of a sentence, without a value.
+            hint: what to do instead.
+
+        Raises:
+            InvalidParameter: if it is not.
+
+        """
+        if self.bytes > BYTES:
+            raise InvalidParameter(
+                f"{what} would take {_memory(self.bytes)} of memory, and the limit is {_memory(BYTES)}", hint
+            )
+        if self.seconds > SECONDS:
+            raise InvalidParameter(f"{what} would take about {_time(self.seconds)}, and the limit is {_time(SECONDS)}", hint)
+
+
+def _memory(size: float) -> str:
+    return f"{size / (1 << 30):,.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):,.2f} MiB"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:,.0f} seconds" if seconds < 3600 else f"{seconds / 3600:,.0f} hours"

@@ -1,0 +1,82 @@
+"""What would take long or much memory is refused before it begins, in one sentence, by every function that is asked for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import duckdb
+import pytest
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.planning import compare, over_declared_values
+from ldpsql.registry.registry import registry
+
+_WIDE = "list_transform(range(1000), lambda i: list_transform(range(1000), lambda j: abs(i - j)))"
+REFUSED = {
+    "a table of a channel": ("FROM ldp.channel(ldp.hierarchy(1, 0, 100)) LIMIT 5", "use fewer values"),
+    "a table of another channel": ("FROM ldp.channel(ldp.krr(1, range(2000)))", "use fewer values"),
+    "wide sets": ("SELECT ldp.perturb(1::BIGINT, ldp.oue(.5, range(5000000))) FROM range(4000)", "use olh"),
+    "chosen sets": ("SELECT ldp.perturb(1::BIGINT, ldp.subset_selection(.5, range(1000000))) FROM range(1000)", "use olh"),
+    "distances": (f"SELECT ldp.describe(ldp.exponential(1, range(1000), distances := {_WIDE}))", "fewer values"),
+    "probabilities": (f"SELECT ldp.describe(ldp.matrix(range(1000), {_WIDE}))", "fewer values"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_work_beyond_the_limit_is_refused_with_a_remedy(con: DuckDBPyConnection, what: str) -> None:
+    statement, remedy = REFUSED[what]
+    with pytest.raises(duckdb.Error, match=rf"LDP103\] .* would take .* limit is .*\. Hint: .*{remedy}"):
+        con.execute(statement).fetchall()
+
+
+def test_reports_that_take_too_much_memory_are_refused_in_python() -> None:
+    with pytest.raises(InvalidParameter, match="GiB of memory"):
+        ldpsql.perturb([0] * 200_000, "oue(1, range(100000))")
+
+
+def test_a_table_of_a_channel_is_that_of_its_exact_probabilities(con: DuckDBPyConnection) -> None:
+    for mechanism in (
+        "ldp.krr(1, [3, 5, 7])",
+        "ldp.olh(2, range(20))",
+        "ldp.hierarchy(1, 0, 9, step := 1)",
+        "ldp.geometric(1, 0, 5)",
+    ):
+        rows = con.execute(f"""
+            SELECT value, sum(probability), count(DISTINCT report), bool_and(
+                abs(split_part(exact, '/', 1)::DOUBLE / split_part(exact, '/', 2)::DOUBLE - probability) < 1e-12)
+            FROM ldp.channel({mechanism}) GROUP BY value""").fetchall()
+        assert all(total == pytest.approx(1, abs=1e-12) and exact for _, total, _, exact in rows)
+        assert len({reports for *_, reports, _ in rows}) == 1
+
+
+def test_of_mechanisms_with_equal_errors_the_plan_puts_cheap_reports_first() -> None:
+    ranked = compare(["1"], 100_000, over_declared_values(registry().mechanisms, 1000))
+    names = [one.mechanism for one in ranked]
+    assert names.index("olh") < names.index("subset_selection")
+    errors = {one.mechanism: one.std_error or 1.0 for one in ranked}
+    assert errors["subset_selection"] < errors["olh"] < 1.02 * errors["subset_selection"]
+
+
+def test_no_function_of_sql_ends_the_process_at_an_interval() -> None:
+    """Without pandas, Arrow cannot pass intervals to NumPy, and ends the process."""
+    script = """
+import sys, polars
+from tests.stress.fuzz import NoPandas
+sys.meta_path.insert(0, NoPandas()); sys.modules.pop("pandas", None)
+import duckdb, ldpsql
+con = ldpsql.connect()
+for call in ("measure_all_positions(x, x)", "merge([x], [1])", "perturb(x, 0)", "cell(x, x, 0, x)"):
+    try:
+        con.execute(f"SELECT system.main.__ldp_{call} FROM (VALUES (INTERVAL 1 DAY), (NULL)) AS t(x)").fetchall()
+    except duckdb.Error as error:
+        assert "[LDP" in str(error) and "[LDP9" not in str(error), error
+    else:
+        raise AssertionError(call)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"[-2000:]
