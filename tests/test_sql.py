@@ -298,6 +298,7 @@ BAD_MECHANISMS = {
     "ldp.krr(NULL, ['a', 'b'])": "LDP103",
     "ldp.krr(1, NULL)": "LDP103",
     "ldp.krr(1, ['a'])": "LDP102",
+    "ldp.krr(1, [])": "LDP102",
     "ldp.krr(1, ['a', 'a'])": "LDP102",
     "ldp.krr(1, ['a', NULL])": "LDP102",
     "ldp.krr(1, []::VARCHAR[])": "LDP102",

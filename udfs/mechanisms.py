@@ -64,20 +64,19 @@ def _of_parts(columns: Column, kind: Callable[[Parts | Product], str]) -> pa.Arr
 
 
 @guarded
-def written(expressions: Texts) -> pa.Array:
-    """Return a pattern that matches anything, if none of the lists that the SQL computes is too long for a domain."""
-    texts = plain(expressions).to_pylist()
-    for text in texts:
-        check_written(text or "")
-    return pa.array([".*"] * len(texts), pa.string())
+def written(*parameters: Texts) -> pa.Array:
+    """Return a pattern that matches anything, if parameters can be lists and none that the SQL computes is too long.
 
+    Args:
+        parameters: for each, its name, empty if it may have another type than a list, and its SQL.
 
-@guarded
-def listed(names: Texts, kinds: Texts) -> pa.Array:
-    """Return a pattern that matches anything, if parameters of these types can be lists."""
-    for name, kind in zip(plain(names).to_pylist(), plain(kinds).to_pylist(), strict=True):
-        check_listed(name, kind)
-    return pa.array([".*"] * len(names), pa.string())
+    """
+    for row in zip(*(plain(column).to_pylist() for column in parameters), strict=True):
+        for name, text in zip(row[::2], row[1::2], strict=True):
+            if name:
+                check_listed(name, text)
+            check_written(text)
+    return pa.array([".*"] * len(parameters[0]), pa.string())
 
 
 @hookimpl
@@ -89,7 +88,6 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
         Scalar("__ldp_drawn", drawn_handle, "BIGINT"),
         Scalar("__ldp_row_values", row_values, "VARCHAR"),
         Scalar("__ldp_row_reports", row_reports, "VARCHAR"),
-        Scalar("__ldp_listed", listed, "VARCHAR"),
         Scalar("__ldp_written", written, "VARCHAR"),
         Macros(text),
     ]

@@ -6,7 +6,11 @@ CREATE OR REPLACE MACRO ldp._same(handle) AS __ldp_same(
 -- If attach was called with a ledger, _guard() is its number, and only an open release can draw.
 -- A mechanism of a policy that declares permanent reports draws no new ones.
 CREATE OR REPLACE MACRO ldp._draws(m) AS __ldp_draws(ldp._same(__ldp_drawn(m)), ldp._guard());
-CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, ldp._draws(m), ldp._reports(m), ldp._reports(m));
+CREATE OR REPLACE MACRO ldp._report_by(x, m) AS ldp._report(x, ldp._draws(m), (m).reports, (m).reports);
+CREATE OR REPLACE MACRO ldp._report_of
+    (x, m, kind VARCHAR) AS ldp._report_by(x, from_json(__ldp_mechanism_values(m), __ldp_mechanism_type(m || ''))),
+    (x, m, kind) AS ldp._report_by(x, m);
+CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report_of(x, m, m);
 
 CREATE OR REPLACE MACRO ldp._mixed_report(x, handle, m) AS ldp._report(x, handle, ldp._reports(m), ldp._reports(m));
 -- The level must not depend on the value: it is published as it is.

@@ -51,10 +51,10 @@ class Domain:
 
     @staticmethod
     def sql_given(parameter: str, otherwise: str | None = None) -> str:
-        """Return the SQL for the list that a parameter holds; for NULL the list of another parameter, or an empty list."""
+        """Return the SQL for the list that a parameter holds; for NULL the list of another parameter."""
         if otherwise is not None:
             return f"{FIRST_LIST}({quoted(parameter)}, {quoted(otherwise)})"
-        return f"CASE WHEN {quoted(parameter)} IS NULL THEN [] ELSE {quoted(parameter)} END"  # CASE, unlike coalesce, is folded
+        return quoted(parameter)
 
     @classmethod
     def of(cls, given: object) -> Domain:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from ldpsql.domains.domain import MOST_LISTED
-from ldpsql.errors import InvalidParameter
+from ldpsql.errors import InvalidDomain, InvalidParameter
 
 _NEITHER = re.compile(r"'(?:[^']|'')*'|CAST\(| AS \w+\)")  # strings and casts
 _CALL = re.compile(r'(?:"range"|(?<!["\w])(?:range|(generate_series)))\(([-+\de., ]+)\)')
+_KIND = re.compile(r"ELSE CAST\(NULL AS (.*)\) END", re.DOTALL)
 _UNDECIDED = ("NULL", "UNKNOWN", "JSON")
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e\+?\d{1,2})?")
 
@@ -44,14 +45,22 @@ def check_length(length: int) -> None:
         )
 
 
-def check_listed(parameter: str, kind: str) -> None:
-    """Refuse a parameter that cannot be a list, by its type in SQL; the type of NULL and of a placeholder is not known yet.
+def check_listed(parameter: str, text: str) -> None:
+    """Refuse a parameter that cannot be a list, by its type; the type of NULL and of a placeholder is not known yet.
+
+    Args:
+        parameter: the name of the parameter.
+        text: its SQL, as the alias of ``CASE WHEN false THEN parameter END``, which ends with the type.
 
     Raises:
+        InvalidDomain: if the list is empty.
         InvalidParameter: for any other type that is not a list.
 
-    >>> check_listed("domain", "VARCHAR[]")
+    >>> check_listed("domain", "CASE  WHEN (false) THEN ('a') ELSE CAST(NULL AS VARCHAR[]) END")
     """
+    if "THEN (list_value()) ELSE" in text:
+        raise InvalidDomain(f"{parameter} is an empty list", "list at least two values, such as ['yes', 'no']")
+    kind = found[1] if (found := _KIND.search(text[text.rfind(" ELSE ") :])) else "NULL"
     if not kind.endswith("]") and kind.strip('"') not in _UNDECIDED:
         outer = kind.partition("(")[0]  # without the values of an ENUM
         raise InvalidParameter(

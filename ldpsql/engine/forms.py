@@ -15,20 +15,20 @@ from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_of
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism
-from ldpsql.names import NO_MECHANISM, OF_KIND
+from ldpsql.names import WRITTEN
 from ldpsql.reports import FORMS, RowReports
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
-_NO_MECHANISM = f"CASE WHEN reports IS NULL THEN {NO_MECHANISM}() ELSE {{}} END"
-_TYPED = _NO_MECHANISM.format(f"{OF_KIND}({{}}, reports[1])")  # only for the type: the list is not read
-_LISTED = _NO_MECHANISM.format("reports[{}]")
-_READ = _NO_MECHANISM.format(f'from_json({{}}, (reports)."{RowReports.mark}")')
+_CAST = "cast_to_type({}, reports[1])"  # only for the type: the list is not read
+# What is not a list is refused when the statement is bound, before DuckDB refuses the subscript.
+_IS_LIST = f"system.main.regexp_extract('', {WRITTEN}('domain', ' ELSE CAST(NULL AS ' || typeof(reports) || ') END')) = ''"
+_LISTED = f"CASE WHEN {_IS_LIST} THEN reports[{{}}] END"
+_READ = f'from_json({{}}, (reports)."{RowReports.mark}")'
 _READ_ROWS = (
     "error('[LDP103] each call draws one column here. Hint: name the columns of the row, each with its own mechanism.')"
     "::VARCHAR[]"
 )
-_TYPED_ROWS = _NO_MECHANISM.format("cast_to_type({}, [reports[1]])")
-_LISTED_ROWS = _NO_MECHANISM.format("list_select(reports, {})")
+_CAST_ROWS, _LISTED_ROWS = "cast_to_type({}, [reports[1]])", "list_select(reports, {})"
 
 
 def drawn_by_form(
@@ -46,7 +46,7 @@ def drawn_by_form(
 
     The macro takes these arguments and, last, the mechanism's reports in SQL: a list of them, or the marker of their form. They
     come twice, since DuckDB casts those by which it chooses an overload. The body of the macro contains each other argument
-    once, because a second mention of a value would draw twice.
+    once, because a second mention of a value would draw twice, and a second mention of a mechanism is bound again.
 
     Args:
         macro: the name of the macro in the catalog ``ldp``.
@@ -60,7 +60,7 @@ def drawn_by_form(
         rows: whether the functions return a list of reports for a list of values.
 
     """
-    many, typed, listed = ("[]", _TYPED_ROWS, _LISTED_ROWS) if rows else ("", _TYPED, _LISTED)
+    many, cast, listed = ("[]", _CAST_ROWS, _LISTED_ROWS) if rows else ("", _CAST, _LISTED)
     calls = {"volatile": volatile, "draws": draws}
     scalars = [Scalar(scalar, function(positions, pa.int32()), f"INTEGER{many}", **calls)]
     overloads: list[tuple[str, str]] = []
@@ -74,11 +74,10 @@ def drawn_by_form(
         add(mark, function(CertifiedMechanism.shown, form.type), form.sql_type, [f"STRUCT({mark} INTEGER)"], "{}")
     for kind, arrow in KINDS.items():
         like = (kind, *AS_TEXT) if kind == "VARCHAR" else (kind,)
-        add(mark_of(kind), function(column_of_kind(arrow), arrow), kind, [f"{sql}[]" for sql in like], typed)
+        add(mark_of(kind), function(column_of_kind(arrow), arrow), kind, [f"{sql}[]" for sql in like], cast)
     read, own = _READ_ROWS if rows else _READ, RowReports.mark
     add(own, function(_row_texts, pa.string()), "VARCHAR", [f'STRUCT("{own}" VARCHAR)'], read)
-    # Without the first branch of these bodies, a mechanism that is NULL (a subquery without a row) would give NULL reports.
-    overloads += [('"NULL"', f"{NO_MECHANISM}()"), ("", listed.format(call.format(scalar)))]
+    overloads += [('"NULL"', call.format(scalar)), ("", listed.format(call.format(scalar)))]  # the first raises an error
     return [*scalars, overloaded(macro, [((*arguments, "reports", f"kind {kind}"), body) for kind, body in overloads])]
 
 

@@ -14,8 +14,8 @@ from ldpsql.engine.functions import struct_text
 from ldpsql.errors import PluginError
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.spec import Parameter, sql_literal
-from ldpsql.names import LISTED, WRITTEN
-from ldpsql.quoting import quoted
+from ldpsql.names import WRITTEN
+from ldpsql.quoting import quoted, text_literal
 
 _HARMLESS = ("CONSTANT", "CASE", "CAST", "OPERATOR", "COMPARISON", "CONJUNCTION", "BETWEEN", "TYPE")
 
@@ -40,24 +40,18 @@ def constructor(name: str, mechanism: type[Mechanism], *, trusted: bool) -> str:
 
 
 def _named(name: str, parameters: list[Parameter]) -> str:
-    """Return the SQL of a mechanism's name, which first refuses what is not a list, by its type, and long lists, by their SQL.
+    """Return the SQL of a mechanism's name, which first refuses long lists and what is not a list, by their SQL.
 
     The optimizer would compute a constant list before any function of ours sees it. regexp_extract reads a constant pattern
     when a statement is bound, and alias() returns the SQL of its argument, which is not computed in a branch that is not taken.
+    The parameters are mentioned as seldom as possible: DuckDB binds a list of constants again for each mention.
     """
-    named = f"'{name}'"
-    for parameter in parameters:
-        if parameter.type == "list":
-            kind = f"system.main.typeof({_unread(parameter)})"
-            refused = f"{LISTED}('{parameter.name}', {kind})"
-            named = f"system.main.regexp_extract({named}, CASE WHEN {kind}[-1] = ']' THEN '.*' ELSE {refused} END)"
-    lists = [f"alias({_unread(p)})" for p in parameters if p.is_list]
-    return f"system.main.regexp_extract({named}, {WRITTEN}({' || '.join(lists)}))" if lists else named
-
-
-def _unread(parameter: Parameter) -> str:
-    """Return SQL that has the type of a parameter and mentions it, but does not compute it."""
-    return f"CASE WHEN false THEN {quoted(parameter.name)} END"
+    lists = [
+        f"{text_literal(p.name if p.type == 'list' else '')}, alias(CASE WHEN false THEN {quoted(p.name)} END)"
+        for p in parameters
+        if p.is_list
+    ]
+    return f"system.main.regexp_extract('{name}', {WRITTEN}({', '.join(lists)}))" if lists else f"'{name}'"
 
 
 def _expression(parameter: Parameter) -> str:

@@ -111,7 +111,9 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
     if isinstance(spec, pa.StringScalar) and spec.is_valid:
         with names_withheld():
             return registry().mechanism(spec.as_py())
-    if not isinstance(spec, pa.StructScalar) or not spec.is_valid:
+    if not spec.is_valid:
+        raise InvalidSpec("the mechanism is NULL", "does the subquery that returns it return a row?")
+    if not isinstance(spec, pa.StructScalar):
         raise InvalidSpec("this is not a mechanism", "make one with its constructor, such as ldp.krr(1, ['a', 'b'])")
     fields = _fields(spec)
     with names_withheld():

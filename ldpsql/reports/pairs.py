@@ -60,11 +60,10 @@ class PairReports(NumberedReports):
     @classmethod
     def _listed(cls, keys: str, numbers: str) -> str:
         """Return the SQL for the list of `distinct`, from the parameter of the keys and the list of all numbers of a key."""
-        some = f"CASE WHEN len({quoted(keys)}) * len({numbers}) > {_MOST} THEN [] ELSE {numbers} END"  # Python refuses more
-        pairs = f"list_transform({some}, lambda c: {{'key': k, '{cls.field}': c}})"
-        return (
-            f"list_concat(flatten(list_transform({quoted(keys)}, lambda k: {pairs})), [{{'key': NULL, '{cls.field}': NULL}}])"
-        )
+        # Python refuses more. The keys are outside of the lambda, in which DuckDB would compute them for each key.
+        some = f"CASE WHEN len({quoted(keys)}) * len({numbers}) > {_MOST} THEN [] ELSE {quoted(keys)} END"
+        pairs = f"list_transform({numbers}, lambda c: {{'key': k, '{cls.field}': c}})"
+        return f"list_concat(flatten(list_transform({some}, lambda k: {pairs})), [{{'key': NULL, '{cls.field}': NULL}}])"
 
     def distinct(self) -> pa.Array:
         """Return the distinct reports, in the order of those positions."""
