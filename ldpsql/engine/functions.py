@@ -7,17 +7,18 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ldpsql.engine.arguments import Arguments
 from ldpsql.errors import Interrupted, LdpError, PluginError, UnknownName
 from ldpsql.errors.boundary import internal
 from ldpsql.quoting import quoted, text_literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ldpsql.engine.arguments import Arguments
 
 # Macros without arguments in a catalog of ldpsql:
 MARK = "_ldpsql_made_this"  # distinguishes it from a database of the user's
@@ -113,7 +114,14 @@ def _statements(text: str) -> list[str]:
         return []
 
 
-_taken_by = lru_cache(maxsize=None)(Arguments.of)  # annotations are read at the first call
+@cache
+def _taken_by(function: Callable[..., Any]) -> Arguments | None:
+    """Return what a function takes, read from its annotations at the first call."""
+    from ldpsql.engine.arguments import Arguments  # noqa: PLC0415  # loads Arrow, which no connection needs
+
+    return Arguments.of(function)
+
+
 _ANY_COLUMNS = inspect.signature(lambda *columns: None)  # noqa: ARG005  # only the signature matters
 
 
