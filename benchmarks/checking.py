@@ -73,7 +73,7 @@ def beyond(figures: dict[str, float], record: dict[str, float]) -> list[str]:
 
 
 def record(names: list[str], machine: dict[str, object]) -> None:
-    """Measure the short figures of benchmarks twice, and write the larger values as their record, with what they ran on.
+    """Measure the short figures of benchmarks, and write them as their record, with what they ran on.
 
     Raises:
         SystemExit: if the commit has changes, or git does not know it.
@@ -88,8 +88,7 @@ def record(names: list[str], machine: dict[str, object]) -> None:
         sys.exit("a record is made at a commit: commit the changes first")
     kept = records() if RECORD.is_file() else {}
     for name in names:
-        load, first, second = os.getloadavg()[0], measured(name), measured(name)
-        figures = {what: float(f"{max(value, second[what]):.3g}") for what, value in first.items()}
+        load, figures = os.getloadavg()[0], {what: float(f"{value:.3g}") for what, value in measured(name).items()}
         if figures:
             kept[name] = Record(f"{datetime.now(UTC):%Y-%m-%d}", commit, machine, round(load, 1), figures)
             print(name, figures, flush=True)

@@ -206,7 +206,7 @@ def sparse(path: str, rounds: int) -> list[Figure]:
             for what, value, doubt in zip(("frequencies", "means"), ratio.tolist(), error.tolist(), strict=True):
                 text = f"{where}: {estimator} / unbiased, mean squared error of {what} (+- {doubt:.3f})"
                 out.append(at_most(text, value, 0.9) if estimator == "ibu" else Figure(text, value))
-        out.append(at_most(f"{where}: slowest estimate", slowest, 20.0, "s"))
+        out.append(Figure(f"{where}: slowest estimate", slowest, "s"))
     return out
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ldpsql import DenseChannel, InvalidParameter, KeepOrSpread
-from ldpsql.channels import TOTAL, IndependentBits, Subsets, TableChannel, floor_mixing
+from ldpsql.channels import TOTAL, Convolution, IndependentBits, Subsets, TableChannel, floor_mixing
 from ldpsql.channels.bits import coins
 from ldpsql.channels.exact import exp_below
 from ldpsql.channels.randomness import random_words
@@ -221,7 +221,12 @@ def test_weights_cannot_be_changed_after_the_channel_was_made() -> None:
 
 
 @pytest.mark.parametrize(
-    "channel", [KeepOrSpread.within(5, Fraction(3)), floor_mixing([[Fraction(1, 3)] * 3] * 2, Fraction(1))]
+    "channel",
+    [
+        KeepOrSpread.within(5, Fraction(3)),
+        floor_mixing([[Fraction(1, 3)] * 3] * 2, Fraction(1)),
+        Convolution.geometric(Fraction(2), 4),
+    ],
 )
 def test_a_million_draws_follow_the_channel(channel: TableChannel) -> None:
     check_sampler(channel, 1_000_000)

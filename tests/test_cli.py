@@ -225,6 +225,28 @@ def test_estimate_reads_a_file_and_a_table_and_keeps_the_order_of_the_domain(pro
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["value", "Lima", "Oslo", "Rome"]
 
 
+def test_perturb_shuffles_unless_it_is_asked_to_keep_the_order(tmp_path: Path) -> None:
+    rows = "".join(f"{i},Lima\n" for i in range(1000))
+    (tmp_path / "people.csv").write_text(f"id,city\n{rows}", encoding="utf-8")
+    for options, kept in (([], False), (["--order", "keep"], True)):
+        asked = [
+            "perturb",
+            "people.csv",
+            "out.csv",
+            "-c",
+            "city",
+            "-m",
+            "krr(1, ['Lima', 'Oslo'])",
+            "--keep",
+            "id",
+            "--replace",
+        ]
+        assert run(*asked, *options, cwd=tmp_path).returncode == 0
+        written = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()
+        place = written[0].split(",").index("id")
+        assert ([int(line.split(",")[place]) for line in written[1:]] == [*range(1000)]) is kept
+
+
 def test_estimate_shows_the_most_frequent_values_of_each_group(project: Path) -> None:
     options = ("-c", "city", "-m", "city", "--by", "re'gion", "--top", "2", "--format", "json")
     done = run("estimate", "reports.parquet", *options, cwd=project)

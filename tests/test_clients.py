@@ -259,6 +259,16 @@ def test_the_commands_write_a_document_its_vectors_and_its_module(tmp_path: Path
 
 
 @needs_node
+def test_subsets_whose_keys_are_equal_are_drawn_again_as_in_python(tmp_path: Path) -> None:
+    mechanism = registry().mechanism("subset_selection(1, ['a', 'b', 'c', 'd'])")
+    given = iter([(1 << 64) - 1, 5, 5, 7, 3, 9, 8])  # the value is not held; then keys of the others until the smallest differs
+    listed = list(vectors(mechanism, 1, lambda count: np.array([next(given) for _ in range(count)], dtype=np.uint64)))
+    assert next(given, None) is None
+    cases = {"modules": {"subset": module(mechanism)}, "vectors": {"subset": listed}}
+    assert clients.compared(cases, tmp_path) == {}
+
+
+@needs_node
 def test_words_near_the_edge_of_a_seed_take_further_bits_as_in_python(tmp_path: Path) -> None:
     mechanism = clients.mechanism("hierarchy")
     channel = modules.exported(mechanism).channel

@@ -6,6 +6,7 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator
+from math import factorial, prod
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, get_args
@@ -22,7 +23,7 @@ import ldpsql.polars  # noqa: F401  # adds a namespace to frames
 from ldpsql import perturb_copy, perturb_table
 from ldpsql.bulk.writing.forms import Form
 from ldpsql.bulk.writing.orders import Order
-from ldpsql.bulk.writing.shuffling import Scattered, permutation, scatter, sizes
+from ldpsql.bulk.writing.shuffling import Scattered, permutation, random_arrangement, scatter, sizes
 from ldpsql.channels import Weights
 from ldpsql.channels.randomness import random_words
 from ldpsql.errors import InvalidParameter, SourceRefused
@@ -80,6 +81,15 @@ def tied(count: int) -> Weights:
 def test_all_orders_of_four_are_equally_likely(words: Any) -> None:
     orders = Counter(tuple(permutation(4, words).to_pylist()) for _ in range(2_000))
     assert equally_likely(orders, 24)
+
+
+@pytest.mark.parametrize("counts", [(1, 1, 1), (0, 2, 1, 1), (40, 1)])
+def test_all_arrangements_of_numbers_are_equally_likely(counts: tuple[int, ...]) -> None:
+    """Few numbers fill blank positions only; of 41 positions most are drawn from a table."""
+    drawn = [random_arrangement(np.array(counts)).tolist() for _ in range(2_000)]
+    assert all(np.bincount(one, minlength=len(counts)).tolist() == list(counts) for one in drawn)
+    orders = Counter(tuple(one) for one in drawn)
+    assert equally_likely(orders, factorial(sum(counts)) // prod(map(factorial, counts)))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 1023, 1024, 70_000, 1 << 18])

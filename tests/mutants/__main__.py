@@ -99,7 +99,9 @@ class Result:
     @property
     def word(self) -> str:
         """What became of the fault."""
-        return "killed" if self.found else "left out" if self.code == SKIPPED else "SURVIVED"
+        if self.found:
+            return "killed" if self.by else "no end"
+        return "left out" if self.code == SKIPPED else "SURVIVED"
 
 
 class Workers:

@@ -29,35 +29,35 @@ MUTANTS = (
         "if self.left[mechanism] < rows or self.process != os.getpid():",
         "if self.left[mechanism] < 1 or self.process != os.getpid():",
         "the last statement of a release draws more than is left",
-        f"{_GUARD}",
+        "tests/test_guard.py::test_a_release_is_of_the_table_that_its_statements_read",
     ),
     Mutant(
         "ldpsql/ledger/guard.py",
         "            self.left[mechanism] -= rows",
         "            self.left[mechanism] -= min(rows, 1)",
         "a statement of many rows takes one draw",
-        f"{_GUARD}",
+        "tests/test_guard.py::test_a_comparison_that_duckdb_makes_two_of_draws_twice_and_is_counted",
     ),
     Mutant(
         "ldpsql/ledger/guard.py",
         "            self.left = Counter()\n            self.occupied.release()",
         "            self.occupied.release()",
         "draws that are left can be made after the release",
-        f"{_GUARD}",
+        "tests/test_guard.py::test_draws_that_a_release_leaves_end_with_it",
     ),
     Mutant(
         "ldpsql/ledger/guard.py",
         "                self.permanent = {}",
         "                pass",
         "permanent reports can be drawn after the release",
-        "tests/test_permanent_charges.py",
+        "tests/test_permanent_charges.py::test_a_permanent_report_is_refused_outside_of_its_release",
     ),
     Mutant(
         "ldpsql/ledger/guard.py",
         "        guard.take(mechanism, rows)\n        guard.check_permanent(certified)",
         "        guard.take(mechanism, rows)",
         "permanent reports that share a response are charged as if they did not",
-        "tests/test_permanent_charges.py tests/test_loloha.py",
+        "tests/test_loloha.py::test_a_release_in_sql_does_not_pay_for_permanent_reports_of_loloha",
     ),
     Mutant(
         "ldpsql/ledger/guard.py",
@@ -104,10 +104,11 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/ledger/spending.py",
-        "any(dataset == name or alike(dataset, name) for name in names)",
-        "any(dataset == name for name in names)",
+        "if dataset in known or any(alike(dataset, name) for name in names)]",
+        "if dataset in known]",
         "another spelling of a dataset has a budget of its own",
-        "tests/test_datasets.py",
+        "tests/test_datasets.py::test_a_table_has_one_budget_however_it_is_spelled "
+        "tests/test_datasets.py::test_no_view_macro_or_url_gives_a_file_a_second_budget",
     ),
     # The book
     Mutant(
@@ -122,7 +123,7 @@ MUTANTS = (
         "taken_up = resume and earlier and not earlier.stored and not was_drawn(db, earlier.token)",
         "taken_up = resume and earlier and not earlier.stored",
         "a release whose reports were seen is drawn again for nothing",
-        "tests/test_ledger.py tests/test_datasets.py",
+        "tests/test_datasets.py::test_a_table_that_is_gone_after_a_kill_is_charged_again",
     ),
     Mutant(
         "ldpsql/ledger/book.py",
@@ -150,14 +151,14 @@ MUTANTS = (
         "    return max(clock(), latest)",
         "    return clock()",
         "a clock that goes back and forth renews budgets",
-        f"{_LEDGER}",
+        "tests/test_ledger.py::test_a_refusal_explains_a_clock_that_once_ran_ahead",
     ),
     Mutant(
         "ldpsql/ledger/entries.py",
         '"people": people.digest() if people else None',
         '"people": None',
         "a release of other people counts as the same one",
-        f"{_LEDGER}",
+        "tests/test_ledger.py::test_the_same_release_of_other_people_is_another_one",
     ),
     # Damage
     Mutant(
@@ -165,27 +166,27 @@ MUTANTS = (
         "    if walk != last or seen != stated or not charges.keys() <= releases.keys():",
         "    if walk != last or seen != stated:",
         "charges of no release are not noticed",
-        "tests/test_ledger_damage.py tests/test_ledger.py",
+        "tests/test_ledger_damage.py::test_rows_that_another_program_puts_in_are_found",
     ),
     Mutant(
         "ldpsql/ledger/seals.py",
         "    if walk != last or seen != stated or not charges.keys() <= releases.keys():",
         "    if walk != last or not charges.keys() <= releases.keys():",
         "releases that were put in by another program are not noticed",
-        "tests/test_ledger_damage.py tests/test_ledger.py",
+        "tests/test_ledger_damage.py::test_rows_that_another_program_puts_in_are_found",
     ),
     Mutant(
         "ldpsql/ledger/seals.py",
         'if "charged" not in states or ("published" in states) != (row[9] is not None):',
         'if "charged" not in states:',
         "a release that was marked as published by another program is used",
-        "tests/test_ledger_damage.py tests/test_ledger.py",
+        "tests/test_ledger_damage.py::test_a_release_is_compared_with_its_seals_before_it_is_published_or_returned",
     ),
     Mutant(
         "ldpsql/ledger/statements.py",
         '(_total(people["epsilon_ever"]), _total(people["delta_ever"])) != (epsilon, delta)',
         '(_total(people["epsilon_ever"]), 0) != (epsilon, 0)',
         "an account with another delta adds up",
-        "tests/test_ledger_damage.py tests/test_ledger.py",
+        "tests/test_ledger.py::test_check_compares_what_everybody_ever_spent_with_the_charges",
     ),
 )
