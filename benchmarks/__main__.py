@@ -121,7 +121,8 @@ def main() -> None:
     os.environ[ONLY] = arguments.only
     if arguments.record:
         checking.record(arguments.names or names(), machine())
-    if arguments.check or arguments.record:
+        return
+    if arguments.check:
         sys.exit(checking.check(arguments.names or names()))
     rows, measured = earlier(arguments.out, quick=arguments.quick)
     for name in arguments.names or names():

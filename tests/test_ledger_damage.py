@@ -161,24 +161,6 @@ def test_a_policy_is_adopted_only_over_charges_that_are_as_they_were_written(tmp
     assert Ledger.open(ledger.path).policy == ledger.policy
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "INSERT INTO charge SELECT 99, column_name, mechanism, claim, account, epsilon, delta FROM charge LIMIT 1",
-        """INSERT INTO release SELECT 99, 'token', identity, at, dataset, part, destination, users, reports, NULL, source
-           FROM release LIMIT 1""",
-    ],
-)
-def test_rows_that_another_program_puts_in_are_found(tmp_path: Path, statement: str) -> None:
-    fill(tmp_path / "ledger", "row")
-    ledger = Ledger.open(tmp_path / "ledger")
-    with sqlite3.connect(ledger.path) as db:
-        db.execute(statement)
-    db.close()
-    with pytest.raises(LedgerDamaged):
-        ledger.history()
-
-
 @pytest.mark.parametrize("read", ["check", "history", "balances", "policies"])
 @pytest.mark.parametrize("edited", ["release SET dataset", "account SET dataset", "policy SET body", "release SET at"])
 def test_text_that_is_none_is_a_damaged_ledger(tmp_path: Path, read: str, edited: str) -> None:
