@@ -14,7 +14,7 @@ from typing import Any
 from ldpsql import Mechanism
 from ldpsql.clients.module import module
 from ldpsql.clients.vectors import vectors
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
 
 NODE = shutil.which("node") or shutil.which("nodejs")
 NO_NODE = "there is no node here: make test-clients installs Debian's"

@@ -20,7 +20,9 @@ import typer.main
 import typer.testing
 
 from ldpsql.cli import main
+from ldpsql.cli.app import app
 
+__all__ = ["app", "python", "quicken", "run", "serve"]
 _MADE = typer.main.get_command
 ROOT = Path(__file__).parents[1]
 _EXTRAS = ("ldpsql.dbt", "ldpsql.spark", "ldpsql.__main__")

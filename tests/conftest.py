@@ -20,10 +20,10 @@ if "LDPSQL_TEST_CACHE" not in os.environ:  # one folder for all processes of a r
     os.environ["LDPSQL_TEST_CACHE"] = os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="ldpsql-cache-")
     atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
+from ldpsql.functions import registry
 from ldpsql.inference import deadline
 from ldpsql.inference.solver import limits
 from ldpsql.registry.agreement import warn_unmarked
-from ldpsql.registry.registry import registry
 from tests import commands, instances, seeds
 
 commands.quicken()

@@ -12,7 +12,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.quoting import quoted
+from ldpsql.functions import quoted
 
 _STATE = """
     SELECT count(*), bit_xor(hash(database_name, path)) FROM duckdb_databases()

@@ -15,12 +15,10 @@ os.environ["LDPSQL_PLUGINS"] = "0"
 import typer.main
 
 import ldpsql
-from ldpsql import errors
-from ldpsql.cli.app import app
-from ldpsql.ledger.policy import Policy
-from ldpsql.mechanisms.spec import Spec
-from ldpsql.registry.registry import registry
+from ldpsql import Policy, errors
+from ldpsql.functions import Spec, registry
 from ldpsql.settings import sections
+from tests.commands import app
 
 MECHANISMS = "`ldp.NAME(...)` makes a mechanism; in Python and on the command line it is the text `NAME(...)`."
 ESTIMATORS = (

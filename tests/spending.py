@@ -7,13 +7,10 @@ from pathlib import Path
 
 import polars as pl
 
-from ldpsql.bulk.charging import Charge
-from ldpsql.bulk.once import perturb_once
+from ldpsql import Charge, Key, Mechanism, perturb_once
 from ldpsql.errors import BudgetExceeded
+from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.permanent import Key
-from ldpsql.mechanisms.base import Mechanism
-from ldpsql.registry.registry import registry
 
 DAYS = 365
 YEAR = {

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql import Domain, Estimate
-from ldpsql.cli.app import app
 from ldpsql.cli.asking import Conditions
 from ldpsql.errors import InvalidParameter, LdpError
+from tests.commands import app
 
 PERSON = {"plan": "krr(3, ['free', 'paid'])", "age": "krr(3, [20, 30, 40])", "member": "krr(3, [false, true])"}
 ROWS = [{"plan": ["free", "paid"][i % 2], "age": [20, 30, 40][i % 3 if i % 2 else 0], "member": i % 5 == 0} for i in range(900)]

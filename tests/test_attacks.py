@@ -20,7 +20,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Domain
 from ldpsql.errors import ConnectionRefused, InvalidDomain, LdpError, OutsideDomain, WrongType
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
 
 CANARY = "canary-7f3a"
 

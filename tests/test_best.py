@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ldpsql import certify
 from ldpsql.estimators import Floats, Likelihood
+from ldpsql.functions import registry
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import DenseOperator
-from ldpsql.mechanisms.base import certify
-from ldpsql.registry.registry import registry
 
 PLACES = np.arange(60)
 BELL = np.exp(-(((PLACES - 21) / 7.0) ** 2))

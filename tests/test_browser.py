@@ -21,10 +21,10 @@ import pytest
 import ldpsql
 from ldpsql.estimates.planning import compare, over_declared_values
 from ldpsql.estimates.rectangles import region_of
+from ldpsql.functions import registry
 from ldpsql.pages import demo
 from ldpsql.pages import page as pages
 from ldpsql.pages.plan import plan_page
-from ldpsql.registry.registry import registry
 from tests import clients
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

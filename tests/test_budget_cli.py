@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.registry.registry import registry
 from tests.commands import run
 
 

@@ -7,13 +7,11 @@ import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
 
-from ldpsql import privic
+from ldpsql import certify, privic
 from ldpsql.caches import ByteCache, footprint
+from ldpsql.functions import MECHANISMS, registry
 from ldpsql.inference.counting import operator_of
 from ldpsql.mechanisms import base
-from ldpsql.mechanisms.base import certify
-from ldpsql.registry.handles import MECHANISMS
-from ldpsql.registry.registry import registry
 
 KILOBYTE = 1 << 10
 

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ldpsql import Channel, DenseChannel, KeepOrSpread, LdpError, Mechanism, NotPrivate, certify
-from ldpsql.channels import TOTAL, Codes, floor_mixing
-from ldpsql.channels.exact import exp_below, log_ratio
+from ldpsql import Channel, DenseChannel, Epsilon, KeepOrSpread, LdpError, Mechanism, NotPrivate, certify
+from ldpsql.channels import Codes
 from ldpsql.channels.randomness import Words, random_words
+from ldpsql.functions import registry
+from ldpsql.mechanisms import TOTAL, ApproximateLdp, PureLdp, exp_below, floor_mixing, log_ratio
 from ldpsql.privacy.certificate import certificate
-from ldpsql.privacy.claims import ApproximateLdp, Epsilon, PureLdp
-from ldpsql.registry.registry import registry
 from ldpsql.testing import check_mechanism, check_sampler
 
 Krr: Any = registry().mechanisms["krr"]

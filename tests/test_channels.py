@@ -16,13 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ldpsql import DenseChannel, InvalidParameter, KeepOrSpread
-from ldpsql.channels import TOTAL, Convolution, IndependentBits, Subsets, TableChannel, floor_mixing
+from ldpsql import DenseChannel, Epsilon, InvalidParameter, KeepOrSpread
+from ldpsql.channels import TableChannel
 from ldpsql.channels.bits import coins
-from ldpsql.channels.exact import exp_below
 from ldpsql.channels.randomness import random_words
 from ldpsql.errors import PrivacyLeakWarning
-from ldpsql.privacy.claims import Epsilon
+from ldpsql.mechanisms import TOTAL, Convolution, IndependentBits, Subsets, exp_below, floor_mixing
 from ldpsql.testing import check_rows, check_sampler, insecure_words_for_tests
 from tests.properties import patient
 

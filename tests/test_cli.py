@@ -21,7 +21,7 @@ from ldpsql import Key, LdpError, __version__
 from ldpsql.cli.doctor import check_ledger
 from ldpsql.cli.output import Format, write_rows
 from ldpsql.cli.plugins import app as plugins_app
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
 from tests.commands import run
 
 COMMAND = str(Path(sys.executable).with_name("ldpsql"))

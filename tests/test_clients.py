@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ldpsql import certify
-from ldpsql.channels import STRUCTURES, BinBits, Channel, KeepOrWindow, Levels, Prefixes, SignedBits, Weights
+from ldpsql import Channel, certify
+from ldpsql.channels import STRUCTURES, Weights
 from ldpsql.channels.randomness import random_words
 from ldpsql.cli.export_client import export_client
 from ldpsql.clients import module as modules
 from ldpsql.clients.module import module
 from ldpsql.clients.vectors import _in_step, _one_by_one, vectors
 from ldpsql.errors import LdpError, NotApplicable
-from ldpsql.mechanisms.base import certify_values
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
+from ldpsql.mechanisms import BinBits, KeepOrWindow, Levels, Prefixes, SignedBits, certify_values
 from tests import clients
 from tests.commands import run
 

@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 import ldpsql
-from ldpsql.registry.registry import Registry
+from ldpsql.functions import Registry
 from ldpsql.sql import surface
 
 LISTED = """SELECT * EXCLUDE (database_name, database_oid, function_oid) FROM duckdb_functions()

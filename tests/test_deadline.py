@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection, Error
 
+from ldpsql import Status
 from ldpsql.errors import NotApplicable, OutOfTime
 from ldpsql.estimates.estimate import estimate_counts
-from ldpsql.estimates.functionals import Mean, Quantile, Quantiles, RangeShare
+from ldpsql.estimators import check
+from ldpsql.functions import Mean, Quantile, Quantiles, RangeShare, registry
 from ldpsql.inference.counting import operator_of
-from ldpsql.inference.deadline import check, soonest, until
+from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.operators import DenseOperator, ProductOperator
-from ldpsql.inference.outcome import Status
 from ldpsql.mechanisms import base
-from ldpsql.registry.registry import registry
 
 FIVE_THOUSAND = "ldp.oue(1, range(5000))"
 

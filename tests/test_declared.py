@@ -13,7 +13,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql.domains import pinned
 from ldpsql.errors import InvalidDomain, InvalidParameter, OtherMechanism, SourceRefused, UnknownName
-from ldpsql.registry.registry import Registry, registry
+from ldpsql.functions import Registry, registry
 from ldpsql.sql.named import mechanism_of
 from tests.commands import run
 

@@ -12,7 +12,8 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.distances import emd, js_divergence, mae, mse, total_variation, wasserstein
-from ldpsql.privacy.metric import Distances, Grid, Line
+from ldpsql.functions import Line
+from ldpsql.privacy.metric import Distances, Grid
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed

@@ -17,9 +17,9 @@ from duckdb import DuckDBPyConnection, StatementType
 
 import ldpsql
 from ldpsql import errors
+from ldpsql.functions import registry
 from ldpsql.ledger.review import read_settings, terms
 from ldpsql.registry import hookspecs
-from ldpsql.registry.registry import registry
 from ldpsql.settings import sections
 from tests import reference
 from tests.commands import run

@@ -14,16 +14,14 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql import certify, settings
-from ldpsql.channels import TOTAL, TableChannel
-from ldpsql.cli.app import app
+from ldpsql.channels import TableChannel
 from ldpsql.errors import BadSettings, InvalidParameter, InvalidSpec, LdpError, OtherMechanism, SourceRefused, UnknownName
-from ldpsql.quoting import text_literal
+from ldpsql.functions import Registry, document_text, fingerprint, registry, text_literal
+from ldpsql.mechanisms import TOTAL
 from ldpsql.registry.agreement import digits
-from ldpsql.registry.documents import document_text
-from ldpsql.registry.fingerprint import fingerprint
-from ldpsql.registry.registry import Registry, registry
 from ldpsql.sql.named import mechanism_of
 from tests import clients
+from tests.commands import app
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "docs" / "reference" / "mechanism.schema.json").read_text(encoding="utf-8"))
 KRR = "krr(1, ['Lima', 'Oslo'])"

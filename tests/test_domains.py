@@ -11,8 +11,8 @@ import pytest
 import ldpsql
 from ldpsql import Domain, LdpError
 from ldpsql.errors import InvalidDomain, InvalidParameter, MissingValue, OutsideDomain, WrongType
+from ldpsql.functions import registry
 from ldpsql.mechanisms.owned import own_values
-from ldpsql.registry.registry import registry
 
 Krr: Any = registry().mechanisms["krr"]
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldpsql import Epsilon
-from ldpsql.channels.exact import exp_below, log_ratio
 from ldpsql.errors import InvalidEpsilon
+from ldpsql.mechanisms import exp_below, log_ratio
 from tests.properties import patient
 
 BAD = [0, -1, "0", "-1", "nan", "inf", "1e3", "1_0", " 1", "1 ", "+1", "01", ".5", "1.", "\u0661", 1000, "32.000000000001"]

@@ -15,15 +15,13 @@ from ldpsql import Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, Status, 
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.uncertainty import intervals
-from ldpsql.inference.counting import aligned, operator_of
-from ldpsql.inference.counts import GroupedCounts
+from ldpsql.estimators import Floats, Limits, em_step, simplex_projection, uniform
+from ldpsql.functions import GroupedCounts, aligned, registry
+from ldpsql.inference.counting import operator_of
 from ldpsql.inference.goodness import log_fit_p_value
-from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator, operator
-from ldpsql.inference.outcome import simplex_projection
-from ldpsql.inference.solver.limits import Limits
-from ldpsql.inference.solver.mle import em_step, maximise, uniform
+from ldpsql.inference.operators import DenseOperator, KeepOrSpreadOperator, operator
+from ldpsql.inference.solver.mle import maximise
 from ldpsql.inference.solver.uniqueness import identified, unique
-from ldpsql.registry.registry import registry
 from ldpsql.testing import check_estimator
 from tests import seeds
 

@@ -20,13 +20,13 @@ from typer.testing import CliRunner
 import ldpsql
 from ldpsql import Mechanism, certify
 from ldpsql.cli import source
-from ldpsql.cli.app import COMMANDS, app
+from ldpsql.cli.app import COMMANDS
 from ldpsql.cli.failures import failure
+from ldpsql.functions import CertifiedMechanism, registry, text_literal
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedStrings
-from ldpsql.quoting import text_literal
-from ldpsql.registry.registry import registry
+from ldpsql.mechanisms.base import CertifiedPairs, CertifiedStrings
 from ldpsql.testing import examples
+from tests.commands import app
 
 N = 600
 PAIRS = {"pckv", "pckv_grr", "pckv_pm", "pckv_pm_ue", "pckv_ue"}

@@ -18,16 +18,15 @@ from duckdb import DuckDBPyConnection
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql import Counts, merge, partial_counts, partial_supports, privic
-from ldpsql.channels import AnyChannel, DenseChannel, KeepOrSpread
+from ldpsql import Counts, DenseChannel, KeepOrSpread, merge, partial_counts, partial_supports, privic
+from ldpsql.channels import AnyChannel
 from ldpsql.channels.exported import digest as channel_digest
-from ldpsql.cli.app import app
 from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
+from ldpsql.functions import fingerprint, registry
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import CategoricalMechanism
 from ldpsql.registry.agreement import check_agreement, digits, of_schema, of_text, warn_unmarked
-from ldpsql.registry.fingerprint import fingerprint
-from ldpsql.registry.registry import registry
+from tests.commands import app
 
 CITIES = ["Kyiv", "Lima", "Oslo", "Rome"]
 DREW = f"krr(1, {CITIES})"

@@ -19,13 +19,14 @@ from duckdb import DuckDBPyConnection
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql.channels import TOTAL, DenseChannel, Hadamard, signs_in_blocks, signs_of
+from ldpsql import DenseChannel
+from ldpsql.channels import signs_of
 from ldpsql.channels.randomness import Words
 from ldpsql.channels.xxh32 import xxh32
-from ldpsql.cli.app import app
 from ldpsql.errors import ImpossibleReport, InvalidParameter, UnknownName
-from ldpsql.mechanisms.base import certify_values
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
+from ldpsql.mechanisms import TOTAL, Hadamard, certify_values, signs_in_blocks
+from tests.commands import app
 
 PEERS = json.loads((Path(__file__).parent / "data" / "peers.json").read_text(encoding="utf-8"))
 FOUR = "['a', 'b', 'c', 'd']"

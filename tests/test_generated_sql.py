@@ -10,12 +10,11 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from ldpsql.engine import forms
-from ldpsql.engine.aggregates import COUNTS, Aggregate, aggregates
-from ldpsql.engine.functions import Macros, Scalar
+from ldpsql.engine.aggregates import COUNTS
 from ldpsql.engine.kinds import KINDS, mark_of
 from ldpsql.errors import ImpossibleReport
-from ldpsql.registry.registry import registry
-from ldpsql.reports import FORMS, MarkedReports, octets, of_octets
+from ldpsql.functions import Aggregate, Macros, Scalar, aggregates, octets, registry
+from ldpsql.reports import FORMS, MarkedReports, of_octets
 
 SIGNATURES = Path(__file__).parent / "data" / "signatures.txt"
 _CREATED = re.compile(r"MACRO ldp\.([a-z]\w*)\((.*?)\) AS", re.DOTALL)

@@ -10,16 +10,12 @@ from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
 import ldpsql
-from ldpsql import Likelihood, Status
+from ldpsql import Likelihood, Status, certify
 from ldpsql.estimates.estimate import estimate_counts
-from ldpsql.estimators import certain_parts, split
+from ldpsql.estimators import Limits, certain_parts, em_step, split, uniform, until_still
+from ldpsql.functions import registry
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import KeepOrSpreadOperator
-from ldpsql.inference.solver.limits import Limits
-from ldpsql.inference.solver.mle import em_step, uniform
-from ldpsql.inference.solver.together import until_still
-from ldpsql.mechanisms.base import certify
-from ldpsql.registry.registry import registry
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed

@@ -11,8 +11,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql import Key
-from ldpsql.bulk.charging import Charge
+from ldpsql import Charge, Key
 from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerMissing, NotReleased
 from ldpsql.ledger import Ledger, Policy
 

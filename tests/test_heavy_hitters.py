@@ -17,12 +17,10 @@ import pytest
 
 import ldpsql
 import ldpsql.polars
-from ldpsql import spark
-from ldpsql.channels import TOTAL, KeepOrSpread, Letters, Prefixes
-from ldpsql.channels.exact import exp_below
+from ldpsql import KeepOrSpread, certify, spark
+from ldpsql.channels import Letters
 from ldpsql.channels.prefixes import SEEDS
 from ldpsql.channels.randomness import Words, random_words
-from ldpsql.domains.strings import UTF8, Strings
 from ldpsql.errors import (
     ImpossibleReport,
     InvalidParameter,
@@ -33,9 +31,9 @@ from ldpsql.errors import (
     OutsideDomain,
     WrongType,
 )
-from ldpsql.mechanisms import audit
-from ldpsql.mechanisms.base import CertifiedStrings, certify
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
+from ldpsql.mechanisms import TOTAL, UTF8, Prefixes, Strings, audit, exp_below
+from ldpsql.mechanisms.base import CertifiedStrings
 from ldpsql.strings.hitters import strings_of
 from ldpsql.strings.supports import by_level, supporters
 from ldpsql.strings.transform import Transform

@@ -16,25 +16,30 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 import ldpsql
-from ldpsql import Mechanism, certify
-from ldpsql.channels import TOTAL, KeepOrSpread, Levels, OrthogonalHash
-from ldpsql.channels.exact import exp_below
+from ldpsql import Epsilon, KeepOrSpread, Mechanism, certify
 from ldpsql.channels.level_hashes import LevelHashes
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import MissingValue, OutsideDomain, WrongType
 from ldpsql.estimates.bands import Band, _part
-from ldpsql.estimates.estimate import Estimates, estimate_counts
-from ldpsql.estimates.functionals import Mean, Quantile, Quantiles, RangeShare, RangeShares
+from ldpsql.estimates.estimate import estimate_counts
+from ldpsql.functions import Estimates, Mean, Quantile, Quantiles, RangeShare, RangeShares, fingerprint, registry
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import DenseOperator, ExtendedOperator, LevelsOperator, Operator, Ranges, StackOperator
 from ldpsql.inference.operators.ranges import range_variances
 from ldpsql.inference.operators.tree import Parents, Tree
-from ldpsql.mechanisms import audit
-from ldpsql.mechanisms.trees import best_tree, counts_of_levels, node_reports, range_error, response_to, scatter
-from ldpsql.privacy.claims import Epsilon
-from ldpsql.registry.fingerprint import fingerprint
-from ldpsql.registry.registry import registry
-from ldpsql.reports import NodeReports
+from ldpsql.mechanisms import (
+    TOTAL,
+    Levels,
+    NodeReports,
+    OrthogonalHash,
+    audit,
+    best_tree,
+    counts_of_levels,
+    exp_below,
+    node_reports,
+    response_to,
+)
+from ldpsql.mechanisms.trees import range_error, scatter
 from ldpsql.testing import check_mechanism
 from tests import seeds
 

@@ -19,23 +19,34 @@ import pytest
 from pydantic import BeforeValidator, field_serializer, model_validator
 
 import ldpsql
-from ldpsql import CategoricalMechanism, Channel, Domain, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, certify, hookimpl
-from ldpsql.channels import TOTAL, DenseChannel, PrivateHash, SignedBits, Weights, Witness
+from ldpsql import (
+    CategoricalMechanism,
+    Channel,
+    DenseChannel,
+    Domain,
+    Epsilon,
+    Estimator,
+    Fit,
+    KeepOrSpread,
+    Likelihood,
+    Mechanism,
+    SetReports,
+    certify,
+    hookimpl,
+)
+from ldpsql.channels import Weights, Witness
 from ldpsql.channels.alias import AliasTables
-from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.errors import InternalError, InvalidParameter, LdpError, NotPrivate, PluginError
+from ldpsql.functions import CertifiedMechanism, Line, Macros, Registry, Scalar, registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanisms import owned
-from ldpsql.mechanisms.base import CertifiedMechanism
-from ldpsql.mechanisms.spec import EpsilonField
+from ldpsql.mechanisms import TOTAL, ApproximateLdp, EpsilonField, MetricLdp, PrivateHash, PureLdp, SignedBits, owned
 from ldpsql.privacy.certificate import certificate
-from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, MetricLdp, PureLdp
-from ldpsql.privacy.metric import Distances, Line
+from ldpsql.privacy.claims import Claim
+from ldpsql.privacy.metric import Distances
 from ldpsql.registry import discovery
 from ldpsql.registry.constructors import check_sql
 from ldpsql.registry.handles import Handles
-from ldpsql.registry.registry import Plugin, Registry, registry
-from ldpsql.reports import SetReports
+from ldpsql.registry.registry import Plugin
 
 HEAD = """
 from ldpsql import CategoricalMechanism, KeepOrSpread, hookimpl

@@ -24,8 +24,8 @@ from ldpsql import Key, privic
 from ldpsql.cli import app
 from ldpsql.errors import LdpError, UnknownName
 from ldpsql.errors.wording import without_values
+from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.registry.registry import registry
 
 CANARY = "canary7f3a"  # a name, as that of a column or of an estimator could be
 NUMBER = "90417733"

@@ -11,8 +11,8 @@ from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
 from ldpsql.errors import InvalidParameter
+from ldpsql.functions import registry
 from ldpsql.mechanisms import Entropies, entropies, repeated_error
-from ldpsql.registry.registry import registry
 
 SYMMETRIC = "krr(1, ['a', 'b', 'c'])"
 SKEWED = "matrix(['a', 'b'], [['1/2', '1/4', '1/4'], ['1/8', '3/8', '1/2']], reports := ['x', 'y', 'z'])"

@@ -25,7 +25,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.errors import Interrupted
-from ldpsql.inference.solver.limits import Limits
+from ldpsql.estimators import Limits
 
 pytestmark = pytest.mark.slow
 KRR = "krr(1, [0, 1])"

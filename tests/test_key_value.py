@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
 import ldpsql
-from ldpsql import certify
-from ldpsql.channels import TOTAL, BinBits, KeepOrSpread, KeepOrWindow, KeyValue, Sets, SignedBits
+from ldpsql import Domain, Epsilon, KeepOrSpread, KeyValueMechanism, Likelihood, certify
+from ldpsql.channels import KeyValue, Sets
 from ldpsql.channels.randomness import random_words
-from ldpsql.domains.domain import Domain
 from ldpsql.errors import (
     DuplicateKey,
     ImpossibleReport,
@@ -34,21 +33,16 @@ from ldpsql.errors import (
     OutsideDomain,
     WrongType,
 )
-from ldpsql.estimates.scale import check_ordered
+from ldpsql.estimators import Floats
+from ldpsql.functions import ROW, Mixed, Perturbed, Repeated, check_ordered, estimate_key_value, registry
 from ldpsql.inference.counting import operator_of
-from ldpsql.inference.levels import Perturbed
-from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.mixed import Mixed, Repeated
-from ldpsql.inference.operators import BinOperator, Floats, observed, packed
+from ldpsql.inference.operators import BinOperator, observed, packed
+from ldpsql.mechanisms import TOTAL, BinBits, KeepOrWindow, SignedBits
 from ldpsql.mechanisms.audit import empirical, listed
 from ldpsql.mechanisms.information import mutual_information
-from ldpsql.mechanisms.key_value import KeyValueMechanism
-from ldpsql.pairs.estimation import ROW, estimate_key_value
 from ldpsql.pairs.shown import shown
 from ldpsql.pairs.sizes import lost_if_geometric
 from ldpsql.privacy.certificate import certificate
-from ldpsql.privacy.claims import Epsilon
-from ldpsql.registry.registry import registry
 from ldpsql.sql.relational import ReportTable, query
 from ldpsql.testing import check_mechanism
 from tests import seeds

@@ -10,23 +10,21 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.channels import TOTAL, KeepOrSpread, OrthogonalHash, PrivateHash, SetChannel, costs
+from ldpsql import Estimate, KeepOrSpread, Likelihood, Status
+from ldpsql.channels import SetChannel, costs
 from ldpsql.channels.hashed import HashChannel
 from ldpsql.channels.randomness import random_words
 from ldpsql.channels.splitmix import hashed, hashing_to
 from ldpsql.errors import InvalidParameter, NotApplicable, NotReports
-from ldpsql.estimates.estimate import Estimate, estimate_counts
-from ldpsql.estimators.pooling import block_maximum
+from ldpsql.estimates.estimate import estimate_counts
+from ldpsql.estimators import block_maximum, maximum_likelihood
+from ldpsql.functions import fingerprint, registry
 from ldpsql.inference.counting import column_likelihood
-from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import CharacterOperator, ListedOperator, octets, supports
 from ldpsql.inference.operators.supports import MOST_PAIRS
-from ldpsql.inference.outcome import Status
-from ldpsql.inference.solver.mle import maximum_likelihood, solve
+from ldpsql.inference.solver.mle import solve
 from ldpsql.inference.solver.remembered import _SOLVED
-from ldpsql.mechanisms import base, certify
-from ldpsql.registry.fingerprint import fingerprint
-from ldpsql.registry.registry import registry
+from ldpsql.mechanisms import TOTAL, OrthogonalHash, PrivateHash, base, certify
 from plugins.mechanisms.olh import Olh
 
 VALUES, REPORTS = 10_000, 200_000

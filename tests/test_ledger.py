@@ -29,13 +29,13 @@ from ldpsql.errors import (
     UnknownRelease,
     WrongType,
 )
+from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.accounts import load, store
 from ldpsql.ledger.entries import clock
 from ldpsql.ledger.file import reading, writing
 from ldpsql.ledger.policy import Cost
-from ldpsql.privacy.claims import PureLdp
-from ldpsql.registry.registry import registry
+from ldpsql.mechanisms import PureLdp
 from tests import commands, spending
 from tests.spending import krr
 

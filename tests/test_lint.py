@@ -13,17 +13,16 @@ from duckdb import DuckDBPyConnection
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql.cli.app import app
-from ldpsql.engine.functions import Scalar
+from ldpsql import certify
 from ldpsql.errors import PrivacyLeakWarning, SourceRefused
-from ldpsql.mechanisms.base import certify
+from ldpsql.functions import Scalar, registry
 from ldpsql.polars import LdpFrame, LdpNamespace
-from ldpsql.registry.registry import registry
 from ldpsql.sql.drawing import IN_PYTHON, DrawingFunctions, Draws
 from ldpsql.sql.lint import lint
 from ldpsql.sql.repeated import MACROS
 from ldpsql.sql.scripts import lint_files
 from ldpsql.sql.tokens import statements
+from tests.commands import app
 
 REDRAWS = {
     "plain": "CREATE VIEW v AS SELECT ldp.perturb(city, city()) FROM people",

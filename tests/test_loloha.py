@@ -15,15 +15,13 @@ from duckdb import DuckDBPyConnection
 from scipy import stats
 
 import ldpsql
-from ldpsql import Key
-from ldpsql.channels import TOTAL, KeepOrSpread, RepeatedHash
-from ldpsql.channels.exact import exp_below
+from ldpsql import KeepOrSpread, Key, certify
 from ldpsql.channels.randomness import random_words
 from ldpsql.errors import InvalidParameter
+from ldpsql.functions import id_bytes, registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.people import id_bytes
-from ldpsql.mechanisms.base import CertifiedValues, certify
-from ldpsql.registry.registry import registry
+from ldpsql.mechanisms import TOTAL, RepeatedHash, exp_below
+from ldpsql.mechanisms.base import CertifiedValues
 
 FALSE_ALARM = 1e-9
 TEXT = "loloha(permanent=2, once=1, domain=['a', 'b', 'c', 'd', 'e'])"

@@ -13,9 +13,8 @@ from duckdb import DuckDBPyConnection
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql.cli.app import app
 from ldpsql.errors import DestinationExists, ImpossibleReport, InvalidParameter, SourceRefused, UnfinishedRun, UnknownName
-from tests.commands import python, run
+from tests.commands import app, python, run
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo', 'Rome', 'Kyiv'])"
 

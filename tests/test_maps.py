@@ -18,27 +18,22 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.channels import TOTAL, DenseChannel, PlanarNoise, copied, reduced
+from ldpsql import Certificate, DenseChannel, Epsilon, Estimate, Likelihood, Status
+from ldpsql.channels import PlanarNoise, copied
 from ldpsql.channels.alias import AliasTables
 from ldpsql.channels.planar_decay import PlanarDecay
-from ldpsql.channels.plane import clamped_plane
 from ldpsql.errors import InvalidParameter, NotApplicable, NotPrivate
 from ldpsql.estimates.distances import emd
-from ldpsql.estimates.estimate import Estimate, estimate_counts
-from ldpsql.estimates.fitting import estimator_of_shares
-from ldpsql.inference.likelihood import Likelihood
+from ldpsql.estimates.estimate import estimate_counts
+from ldpsql.functions import Region, estimator_of_shares, registry
 from ldpsql.inference.operators import DenseOperator, PlaneOperator
-from ldpsql.inference.outcome import Status
 from ldpsql.inference.solver import mle
 from ldpsql.inference.solver.mle import solve
-from ldpsql.mechanisms import certify, certify_values
-from ldpsql.mechanisms.region import Region
+from ldpsql.mechanisms import TOTAL, MetricLdp, certify, certify_values, clamped_plane, reduced
 from ldpsql.pages.report import report_page
 from ldpsql.privacy import planar
-from ldpsql.privacy.certificate import Certificate, certificate
-from ldpsql.privacy.claims import Epsilon, MetricLdp
+from ldpsql.privacy.certificate import certificate
 from ldpsql.privacy.metric import Grid
-from ldpsql.registry.registry import registry
 from tests.commands import run
 from tests.seeds import generator
 

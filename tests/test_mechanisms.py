@@ -11,24 +11,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ldpsql import Mechanism, NotPrivate, certify
-from ldpsql.channels import (
+from ldpsql import Channel, DenseChannel, Epsilon, Mechanism, NotPrivate, certify
+from ldpsql.channels import SetChannel, TableChannel
+from ldpsql.errors import InvalidParameter
+from ldpsql.functions import Line, registry
+from ldpsql.mechanisms import (
     TOTAL,
-    Channel,
+    ApproximateLdp,
     Convolution,
-    DenseChannel,
     IndependentBits,
-    SetChannel,
-    TableChannel,
+    MetricLdp,
+    PureLdp,
     coarse_above,
+    exp_below,
     from_doubles,
 )
-from ldpsql.channels.exact import exp_below
-from ldpsql.errors import InvalidParameter
 from ldpsql.privacy.certificate import certificate, exact_delta
-from ldpsql.privacy.claims import ApproximateLdp, Epsilon, MetricLdp, PureLdp
-from ldpsql.privacy.metric import Grid, Line, root_below
-from ldpsql.registry.registry import registry
+from ldpsql.privacy.metric import Grid, root_below
 from ldpsql.testing import check_mechanism
 
 EPSILONS = ["0.1", "0.5", "1", "2", "4", "8", "16", "32"]

@@ -12,12 +12,9 @@ import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
 
-from ldpsql import LdpError, Mechanism
-from ldpsql.domains.domain import Domain
-from ldpsql.domains.grids import cells
-from ldpsql.mechanisms import JointMechanism, RowMechanism
-from ldpsql.registry.handles import read_mechanism
-from ldpsql.registry.registry import registry
+from ldpsql import Domain, LdpError, Mechanism
+from ldpsql.functions import read_mechanism, registry
+from ldpsql.mechanisms import JointMechanism, RowMechanism, cells
 from ldpsql.reports import FORMS, MarkedReports, RowReports
 
 PLAIN = Mechanism.sql_reports

@@ -14,19 +14,14 @@ from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from ldpsql import certify
-from ldpsql.domains.domain import Domain
-from ldpsql.engine.groups import estimated
+from ldpsql import Domain, Likelihood, certify
 from ldpsql.errors import ImpossibleReport
-from ldpsql.estimates.estimate import Estimates, estimate_likelihood
-from ldpsql.estimates.functionals import Mean
+from ldpsql.estimates.estimate import estimate_likelihood
 from ldpsql.estimates.planning import mean_error
+from ldpsql.estimators import Limits, uniform
+from ldpsql.functions import Estimates, GroupedCounts, Mean, Mixed, Perturbed, Repeated, estimated, registry
 from ldpsql.inference.counting import operator_of
-from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.goodness import log_fit_p_value
-from ldpsql.inference.levels import Perturbed
-from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.inference.operators import (
     DenseOperator,
     KeepOrSpreadOperator,
@@ -35,9 +30,7 @@ from ldpsql.inference.operators import (
     ProductOperator,
     StackOperator,
 )
-from ldpsql.inference.solver.limits import Limits
-from ldpsql.inference.solver.mle import maximise, uniform
-from ldpsql.registry.registry import registry
+from ldpsql.inference.solver.mle import maximise
 from tests import seeds
 
 ESTIMATORS = sorted(name for name in registry().estimators if not registry().estimator(name).needs_groups)

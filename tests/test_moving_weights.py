@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ldpsql.channels import TOTAL, Convolution, DenseChannel
-from ldpsql.channels.moving import Window, two_reports
+from ldpsql import DenseChannel
+from ldpsql.channels.moving import two_reports
 from ldpsql.clients.short import moving, noise
-from ldpsql.mechanisms import window
+from ldpsql.mechanisms import TOTAL, Convolution, Window, window
 
 CASES = [
     (bins, grown, share)

@@ -11,11 +11,8 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
+from ldpsql.functions import GroupedCounts, SomeColumns, registry, text_literal
 from ldpsql.inference.counting import operator_of
-from ldpsql.inference.counts import GroupedCounts
-from ldpsql.inference.some_columns import SomeColumns
-from ldpsql.quoting import text_literal
-from ldpsql.registry.registry import registry
 from tests import commands
 
 COLUMNS = "plan=krr(2, ['a', 'b']), age={age}, paid=krr(2, [false, true])"

@@ -11,13 +11,12 @@ from scipy.special import ndtr
 
 from ldpsql import Likelihood, Mechanism, estimate
 from ldpsql.estimates.estimate import estimate_counts
-from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.estimates.linear import Linear, _bounded
+from ldpsql.functions import Functional, Mean, Quantile, RangeShare, Variance, registry
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import DenseOperator
 from ldpsql.inference.operators.weights import ReportWeights, ramps
 from ldpsql.inference.score_intervals import deviations, half_width
-from ldpsql.registry.registry import registry
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed

@@ -15,13 +15,13 @@ import jsonschema
 import pytest
 
 import ldpsql
-from ldpsql.bulk.charging import Charge
+from ldpsql import Charge
 from ldpsql.engine.identity import alike, without_secrets
 from ldpsql.errors import BadSettings, BudgetExceeded
+from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy, openlineage
 from ldpsql.ledger.changes import STRONGER, WEAKER, changes
 from ldpsql.ledger.review import terms
-from ldpsql.registry.registry import registry
 from tests.spending import krr
 
 CANARY = "canary7f3a"

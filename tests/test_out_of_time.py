@@ -9,16 +9,15 @@ import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection, Error
 
+from ldpsql import Estimate, Likelihood, Mechanism, certify
 from ldpsql.channels import SetChannel
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.estimate import Estimate, estimate_column
+from ldpsql.estimates.estimate import estimate_column
 from ldpsql.estimators import Split
+from ldpsql.functions import registry
 from ldpsql.inference.counting import column_likelihood
-from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import KeepOrSpreadOperator, merged, supports
 from ldpsql.inference.operators.merged_supports import MergedSupportOperator
-from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.registry.registry import registry
 from plugins.estimators import corrected_em
 
 VALUES, PEOPLE = 24, 60

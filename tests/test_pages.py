@@ -17,17 +17,16 @@ import pytest
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql.cli.app import app
+from ldpsql import KeyValueMechanism
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.rectangles import region_of
-from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.functions import ROW, registry
 from ldpsql.pages import demo
 from ldpsql.pages import page as pages
 from ldpsql.pages.axes import Axis, shares
 from ldpsql.pages.maps import blocks
 from ldpsql.pages.markup import tag
-from ldpsql.pairs.estimation import ROW
-from ldpsql.registry.registry import registry
+from tests.commands import app
 
 HOSTILE = "</script><script>alert(1)</script>"
 QUOTES = "\"'><img src=x onerror=alert(2)>"

@@ -30,7 +30,7 @@ from ldpsql.errors import (
     UnknownName,
     WrongType,
 )
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
 
 CITIES = ["Lima", "Oslo", "Rome"]
 KRR = f"krr(32, {CITIES})"  # at epsilon 32 a report is the value, but once in 10^13 draws

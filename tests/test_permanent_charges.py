@@ -20,9 +20,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 import ldpsql.polars
-from ldpsql import Key
-from ldpsql.bulk.charging import Charge
-from ldpsql.channels import TOTAL, Channel, DenseChannel, KeepOrSpread, RepeatedHash
+from ldpsql import Channel, Charge, DenseChannel, Epsilon, KeepOrSpread, Key, certify
 from ldpsql.errors import (
     BudgetExceeded,
     ChangedReports,
@@ -35,14 +33,11 @@ from ldpsql.errors import (
     UnchargedReports,
     UnknownName,
 )
+from ldpsql.functions import id_bytes, text_literal
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.people import id_bytes
 from ldpsql.ledger.permanent_charges import Reported, charge_columns_once
 from ldpsql.ledger.uncharged import warn_once
-from ldpsql.mechanisms import CategoricalMechanism, HashReports
-from ldpsql.mechanisms.base import certify
-from ldpsql.privacy.claims import Epsilon, PureLdp
-from ldpsql.quoting import text_literal
+from ldpsql.mechanisms import TOTAL, CategoricalMechanism, HashReports, PureLdp, RepeatedHash
 from tests.spending import report_forever
 
 CITY = "krr(epsilon=1, domain=['a', 'b', 'c', 'd', 'e'])"

@@ -12,14 +12,13 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql import Charge, Key
+from ldpsql import Charge, Key, certify
 from ldpsql.bulk.permanent import Ahead, Permanent
 from ldpsql.bulk.writing.staging import Staging
 from ldpsql.cli.perturb import perturb
 from ldpsql.errors import BudgetExceeded, InvalidParameter, KeyUnusable, SourceRefused, UnfinishedRun, WrongType
+from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanisms.base import certify
-from ldpsql.registry.registry import registry
 
 COLUMNS = {"city": "krr(epsilon=1, domain=['a', 'b', 'c'])", "age": "oue(epsilon=1, domain=[0, 1, 2])"}
 PEOPLE = 30

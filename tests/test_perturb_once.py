@@ -14,11 +14,10 @@ from duckdb import DuckDBPyConnection
 from scipy import stats
 
 import ldpsql
-from ldpsql import Key
+from ldpsql import Key, certify
 from ldpsql.errors import InvalidParameter, KeyUnusable
+from ldpsql.functions import registry
 from ldpsql.ledger import keyed as keyed_streams
-from ldpsql.mechanisms.base import certify
-from ldpsql.registry.registry import registry
 
 FALSE_ALARM = 1e-6
 TEXTS = {

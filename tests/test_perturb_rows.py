@@ -16,7 +16,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.bulk.writing import shuffling
-from ldpsql.bulk.writing.shuffling import random_arrangement, random_order, random_parts
+from ldpsql.functions import random_arrangement, random_order, random_parts
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms.sampling import plausible
 from ldpsql.sql.drawing import DrawingFunctions, Draws

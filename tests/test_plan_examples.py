@@ -17,7 +17,7 @@ import ldpsql
 from ldpsql.errors import InvalidParameter, WrongType
 from ldpsql.estimates.asked import Question
 from ldpsql.estimates.example import example_of, quartile_errors, rebinned
-from ldpsql.inference.operators import Floats
+from ldpsql.estimators import Floats
 from tests.commands import run
 
 ON_A_LINE = [question.value for question in Question if question != Question.RECTANGLES]

@@ -15,23 +15,22 @@ import pytest
 from scipy.stats import chi2
 
 import ldpsql
-from ldpsql import certify
-from ldpsql.channels import KeepOrSpread, OrthogonalHash, SetChannel
-from ldpsql.channels.galois import hash_symbols, prime_power, quicker_symbols, space
+from ldpsql import Epsilon, KeepOrSpread, certify
+from ldpsql.channels import SetChannel
+from ldpsql.channels.galois import quicker_symbols, space
 from ldpsql.cli import plan as command
 from ldpsql.cli.output import Format
 from ldpsql.errors import InternalError, InvalidEpsilon, InvalidParameter
 from ldpsql.estimates import planning
 from ldpsql.estimates.asked import Asked, Question, on_a_line
 from ldpsql.estimates.estimate import estimate_counts
-from ldpsql.estimates.functionals import Mean
 from ldpsql.estimates.planning import compare, expected_error, mean_error, over_declared_values
 from ldpsql.estimates.questions import Candidate, Estimators, answers_to
+from ldpsql.functions import Mean, registry
 from ldpsql.inference.counting import operator_of
-from ldpsql.mechanisms.squares import best_squares, counts_of_squares, rectangle_error
+from ldpsql.mechanisms import OrthogonalHash, best_squares, counts_of_squares, hash_symbols, prime_power
+from ldpsql.mechanisms.squares import rectangle_error
 from ldpsql.mechanisms.trees import scatter
-from ldpsql.privacy.claims import Epsilon
-from ldpsql.registry.registry import registry
 from tests.commands import run
 
 N, ROUNDS = 20_000, 40

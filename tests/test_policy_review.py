@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ldpsql.cli.app import app
 from ldpsql.cli.sarif import sarif
 from ldpsql.errors import LdpError
 from ldpsql.ledger.changes import CHANGED, STRONGER, WEAKER, changes
 from ldpsql.ledger.review import terms
+from tests.commands import app
 
 OLD = """
 [mechanisms]

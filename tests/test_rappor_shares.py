@@ -14,9 +14,9 @@ from scipy.stats import chi2
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql.cli.app import app
 from ldpsql.errors import BadCounts, InvalidParameter, SourceRefused, WrongType
 from ldpsql.estimates.bloom import BloomParameters, BloomShares, bloom_shares
+from tests.commands import app
 from tests.seeds import generator
 
 SMALL = BloomParameters(k=16, h=2, m=4, p=0.25, q=0.75, f=0.5)

@@ -13,16 +13,15 @@ from duckdb import DuckDBPyConnection
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql.cli.app import app
+from ldpsql import Mechanism
 from ldpsql.engine.connections import Connections
 from ldpsql.errors import ConnectionRefused, InvalidParameter, LdpError, MechanismUnrecorded, OtherMechanism
-from ldpsql.mechanisms.base import Mechanism
-from ldpsql.registry.fingerprint import fingerprint
+from ldpsql.functions import fingerprint, registry
 from ldpsql.registry.recorded import recorded
-from ldpsql.registry.registry import registry
 from ldpsql.sql.drawing import DrawingFunctions
 from ldpsql.sql.drawn import stored_columns
 from ldpsql.sql.lint import lint
+from tests.commands import app
 
 CITIES = ["Kyiv", "Lima", "Oslo", "Rome"]
 DREW, OTHER = f"krr(1, {CITIES})", f"krr(2, {CITIES})"

@@ -14,17 +14,15 @@ import pytest
 from numpy.typing import NDArray
 
 import ldpsql
-from ldpsql import Mechanism, certify
-from ldpsql.channels import KeepOrSpread, Levels
+from ldpsql import Epsilon, KeepOrSpread, Mechanism, certify
 from ldpsql.errors import InvalidDomain, InvalidParameter, OutsideDomain
-from ldpsql.estimates.estimate import Estimates, estimate_counts
-from ldpsql.estimates.rectangles import Rectangle, RectangleShares, check_cells, region_of
+from ldpsql.estimates.estimate import estimate_counts
+from ldpsql.estimates.rectangles import Rectangle, check_cells, region_of
+from ldpsql.functions import Estimates, RectangleShares, Region, registry
 from ldpsql.inference.counting import operator_of
-from ldpsql.mechanisms.region import Region
-from ldpsql.mechanisms.squares import best_squares, counts_of_squares, rectangle_error
+from ldpsql.mechanisms import Levels, PureLdp, best_squares, counts_of_squares
+from ldpsql.mechanisms.squares import rectangle_error
 from ldpsql.mechanisms.trees import scatter
-from ldpsql.privacy.claims import Epsilon, PureLdp
-from ldpsql.registry.registry import registry
 from ldpsql.testing import check_mechanism
 from tests import seeds
 from tests.commands import run

@@ -15,10 +15,10 @@ import typer
 
 import ldpsql
 from ldpsql import CategoricalMechanism, Channel, Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, certify, hookimpl
-from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.errors import BadSettings, InvalidParameter, InvalidSpec, PluginError, UnknownName
-from ldpsql.inference.solver.mle import uniform
-from ldpsql.registry.registry import Plugin, Registry, registry
+from ldpsql.estimators import uniform
+from ldpsql.functions import Macros, Registry, Scalar, registry
+from ldpsql.registry.registry import Plugin
 from ldpsql.testing import check_mechanism, examples
 from tests import commands
 

@@ -9,12 +9,11 @@ import pytest
 
 import ldpsql
 from ldpsql import Likelihood, Mechanism, Status
-from ldpsql.channels import TOTAL, IndependentBits
 from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable
-from ldpsql.estimators.resampling import folds, generator, redrawn
-from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator, merged, observed
-from ldpsql.inference.solver.mle import maximum_likelihood
-from ldpsql.registry.registry import registry
+from ldpsql.estimators import Floats, folds, generator, maximum_likelihood, redrawn
+from ldpsql.functions import registry
+from ldpsql.inference.operators import DenseOperator, KeepOrSpreadOperator, merged, observed
+from ldpsql.mechanisms import TOTAL, IndependentBits
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed

@@ -13,10 +13,10 @@ from sqlglot import exp
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql.cli.app import app
 from ldpsql.errors import DestinationRefused, IllConditioned, InvalidParameter, NotApplicable
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
 from ldpsql.sql.relational import DIALECTS, ReportTable, query
+from tests.commands import app
 
 CITIES = "krr(1, ['Lima', \"O'slo\", 'Rome', 'Kyiv'])"
 # Counts of four reports: inside, on the border of the simplex, and with one value only.

@@ -15,10 +15,9 @@ import pytest
 
 import ldpsql
 from ldpsql.errors import InvalidParameter, NoReports
-from ldpsql.mechanisms.region import Region
+from ldpsql.functions import Region, registry
 from ldpsql.pages import page as pages
 from ldpsql.pages.raster import image_address
-from ldpsql.registry.registry import registry
 
 IBU = "ibu"
 

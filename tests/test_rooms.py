@@ -11,7 +11,8 @@ import pytest
 
 import ldpsql
 from ldpsql import names
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
+from tests import internals
 
 ROOT = Path(__file__).parents[1]
 NAMESPACES = {"ldpsql.mechanisms", "ldpsql.estimators", "ldpsql.functions"}
@@ -110,3 +111,11 @@ def test_every_room_is_in_the_order_that_lint_checks() -> None:
 def test_random_data_of_the_tests_can_be_drawn_again() -> None:
     unseeded = "default_rng" + "()"
     assert not [file.name for file in (ROOT / "tests").rglob("*.py") if unseeded in file.read_text(encoding="utf-8")]
+
+
+def test_few_tests_name_something_below_the_public_modules() -> None:
+    assert internals.share() <= internals.MOST, "python -m tests.internals lists them"
+
+
+def test_rooms_with_tests_of_their_own_are_tested_from_the_inside_there_only() -> None:
+    assert internals.strangers() == set()

@@ -13,8 +13,8 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
+from ldpsql import Domain
 from ldpsql.domains import index
-from ldpsql.domains.domain import Domain
 from ldpsql.domains.index import Index, Listed
 from ldpsql.errors import LdpError
 from tests.seeds import generator

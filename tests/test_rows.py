@@ -18,13 +18,9 @@ from duckdb import DuckDBPyConnection
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql import Mechanism, certify, spark
-from ldpsql.channels import TOTAL, KeepOrSpread, Rows
-from ldpsql.channels.exact import exp_below
+from ldpsql import Domain, Epsilon, KeepOrSpread, Mechanism, certify, spark
+from ldpsql.channels import Rows
 from ldpsql.channels.randomness import random_words
-from ldpsql.cli.app import app
-from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product
 from ldpsql.errors import (
     IllConditioned,
     ImpossibleReport,
@@ -40,19 +36,16 @@ from ldpsql.errors import (
     UnknownName,
     WrongType,
 )
-from ldpsql.estimates.table_planning import plan_tables
+from ldpsql.functions import fingerprint, plan_tables, registry, text_literal
 from ldpsql.inference.counting import column_likelihood
 from ldpsql.inference.operators import KhatriRaoOperator, KroneckerOperator, StackOperator
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanisms import audit
+from ldpsql.mechanisms import TOTAL, Product, audit, exp_below
 from ldpsql.mechanisms.base import CertifiedRow
 from ldpsql.polars import LdpFrame, LdpNamespace
-from ldpsql.privacy.claims import Epsilon
-from ldpsql.quoting import text_literal
-from ldpsql.registry.fingerprint import fingerprint
-from ldpsql.registry.registry import registry
 from ldpsql.sql.named import sql_call
 from ldpsql.testing import check_mechanism, examples
+from tests.commands import app
 from tests.seeds import generator
 
 RNG = generator(__name__)

@@ -14,9 +14,7 @@ import pytest
 import ldpsql
 from ldpsql import settings
 from ldpsql.errors import BadSettings, InvalidSpec, UnknownName
-from ldpsql.quoting import text_literal
-from ldpsql.registry.fingerprint import fingerprint
-from ldpsql.registry.registry import Registry, registry
+from ldpsql.functions import Registry, fingerprint, registry, text_literal
 from ldpsql.sql.named import mechanism_of, sql_call
 
 

@@ -10,10 +10,10 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
+from ldpsql import certify
 from ldpsql.estimators import Estimator, Floats, Likelihood
+from ldpsql.functions import registry
 from ldpsql.inference.operators import KeepOrSpreadOperator, operator
-from ldpsql.mechanisms.base import certify
-from ldpsql.registry.registry import registry
 from tests.seeds import generator
 
 RNG = generator(__name__)

@@ -10,12 +10,11 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.engine.groups import in_order
 from ldpsql.errors import OutOfTime
 from ldpsql.estimators import Estimator, Floats, Likelihood, sharing
 from ldpsql.estimators.sharing.neighbours import runs_of
+from ldpsql.functions import in_order, registry
 from ldpsql.inference.operators import KeepOrSpreadOperator
-from ldpsql.registry.registry import registry
 from tests.seeds import generator
 
 RNG = generator(__name__)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ldpsql import certify
 from ldpsql.estimators import Estimator, Floats, Likelihood
 from ldpsql.estimators.sharing.directions import Coefficients, Directions, ranks
 from ldpsql.estimators.sharing.normal import scores
+from ldpsql.functions import registry
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import DenseOperator
-from ldpsql.mechanisms.base import certify
-from ldpsql.registry.registry import registry
 
 WAVE = "square_wave(epsilon=1, low=0, high=24, bins=24)"
 GRID = "planar_geometric(epsilon=2, columns=6, rows=5, side=0.5)"

@@ -12,14 +12,13 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql import Charge
+from ldpsql import Charge, Shuffled, shuffled
 from ldpsql.bulk import charging
-from ldpsql.channels import TOTAL
 from ldpsql.errors import InvalidParameter, NotPrivate, SourceRefused
+from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy, Release
-from ldpsql.mechanisms.shuffled import Shuffled, shuffled
+from ldpsql.mechanisms import TOTAL
 from ldpsql.privacy.shuffling import Kinds, central, divergence
-from ldpsql.registry.registry import registry
 
 
 def mechanism(spec: str) -> ldpsql.Mechanism:

@@ -8,11 +8,11 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
+from ldpsql import Likelihood
 from ldpsql.errors import InvalidDomain, InvalidParameter, NotApplicable
-from ldpsql.estimates.bootstrap import metric_named, simulations
-from ldpsql.inference.likelihood import Likelihood
+from ldpsql.estimates.bootstrap import simulations
+from ldpsql.functions import metric_named, registry
 from ldpsql.inference.operators import KeepOrSpreadOperator
-from ldpsql.registry.registry import registry
 
 COIN = KeepOrSpreadOperator(4, 0.4, 0.2)
 COUNTS = np.array([[400.0, 200.0, 210.0, 190.0]])

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import ldpsql
-from ldpsql import Likelihood, Status
+from ldpsql import Likelihood, Status, certify
 from ldpsql.channels import SetChannel, TableChannel
+from ldpsql.estimators import Floats, Limits, uniform
+from ldpsql.functions import registry
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import (
     DenseOperator,
-    Floats,
     KeepOrSpreadOperator,
     Operator,
     SquareGeometricOperator,
@@ -26,13 +27,10 @@ from ldpsql.inference.operators import (
 )
 from ldpsql.inference.solver import mle, newton
 from ldpsql.inference.solver.interior import interior_maximum
-from ldpsql.inference.solver.limits import Limits
-from ldpsql.inference.solver.mle import maximise, solve, uniform
+from ldpsql.inference.solver.mle import maximise, solve
 from ldpsql.inference.solver.objective import Point
 from ldpsql.inference.solver.squarem import squarem_step
 from ldpsql.inference.solver.uniqueness import unique
-from ldpsql.mechanisms.base import certify
-from ldpsql.registry.registry import registry
 from tests import seeds
 
 ONE = np.ones(1)

@@ -14,9 +14,8 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.engine.groups import once_a_run
 from ldpsql.errors import ConnectionRefused, PrivacyLeakWarning
-from ldpsql.registry.registry import registry
+from ldpsql.functions import once_a_run, registry
 
 CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]
 ESTIMATORS = sorted(

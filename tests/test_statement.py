@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ldpsql.cli.app import app
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, LedgerMissing, PolicyMismatch, UnknownName
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.changes import CHANGED, STRONGER, WEAKER, changes
@@ -20,6 +19,7 @@ from ldpsql.ledger.review import terms
 from ldpsql.pages.answers import certainty, factor
 from ldpsql.pages.deployment import entry
 from ldpsql.pages.statement import markdown, open_points, page, sections
+from tests.commands import app
 from tests.spending import krr
 
 SAID = """collector = "Example Ltd"

@@ -15,16 +15,13 @@ import ldpsql
 from ldpsql import KeyValueMechanism, Mechanism
 from ldpsql.domains.ranges import Bins, Steps
 from ldpsql.errors import InvalidParameter, OutsideDomain
-from ldpsql.estimates.estimate import Estimates, estimate_counts
-from ldpsql.estimates.functionals import Mean, Quantile, RangeShare, Variance
+from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.notebook import html
 from ldpsql.estimates.scale import between
+from ldpsql.functions import MECHANISMS, ROW, Estimates, Mean, Quantile, RangeShare, Variance, registry
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.score_intervals import deviations
 from ldpsql.mechanisms import certify_values
-from ldpsql.pairs.estimation import ROW
-from ldpsql.registry.handles import MECHANISMS
-from ldpsql.registry.registry import registry
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed

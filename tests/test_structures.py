@@ -15,31 +15,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldpsql import Channel, InvalidParameter, KeepOrSpread
-from ldpsql.channels import (
+from ldpsql import Channel, DenseChannel, Epsilon, InvalidParameter, KeepOrSpread, SetReports
+from ldpsql.channels.bits import bits_of, coins, words_of
+from ldpsql.channels.galois import Field
+from ldpsql.channels.randomness import random_words
+from ldpsql.channels.splitmix import hashed, splitmix
+from ldpsql.domains.distinct import _hashes, taken
+from ldpsql.errors import ImpossibleReport
+from ldpsql.functions import distinct
+from ldpsql.inference.operators import CharacterOperator, ListedOperator, merged, operator
+from ldpsql.mechanisms import (
     TOTAL,
     BinBits,
     Convolution,
-    DenseChannel,
     IndependentBits,
     KeepOrWindow,
+    ListedHashReports,
     OrthogonalHash,
     PrivateHash,
     SignedBits,
     Subsets,
+    clamped_plane,
     coarse_above,
+    exp_below,
+    prime_power,
 )
-from ldpsql.channels.bits import bits_of, coins, words_of
-from ldpsql.channels.exact import exp_below
-from ldpsql.channels.galois import Field, prime_power
-from ldpsql.channels.plane import clamped_plane
-from ldpsql.channels.randomness import random_words
-from ldpsql.channels.splitmix import hashed, splitmix
-from ldpsql.domains.distinct import _hashes, distinct, taken
-from ldpsql.errors import ImpossibleReport
-from ldpsql.inference.operators import CharacterOperator, ListedOperator, merged, operator
-from ldpsql.privacy.claims import Epsilon
-from ldpsql.reports import ListedHashReports, SetReports
 from ldpsql.testing import check_sampler
 from tests.properties import patient
 

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 import ldpsql
+from ldpsql import synthesize
 from ldpsql.channels.randomness import Words
-from ldpsql.cli.app import app
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.synthetic import MOST_ROWS, drawn_cells, synthesize
+from ldpsql.estimates.synthetic import MOST_ROWS
+from ldpsql.functions import drawn_cells
+from tests.commands import app
 
 SHARES = """
 CREATE TABLE shares AS FROM (VALUES

@@ -15,13 +15,12 @@ from ldpsql import Estimate, Likelihood, certify
 from ldpsql.errors import InvalidDomain, InvalidParameter, WrongType
 from ldpsql.estimates.answers import Answer
 from ldpsql.estimates.conditions import TableCells, python_condition
-from ldpsql.estimates.contrasts import difference, p_values, two_ratios
-from ldpsql.estimates.estimate import Estimates, estimate_likelihood
-from ldpsql.estimates.independence import Columns, independence
+from ldpsql.estimates.contrasts import p_values, two_ratios
+from ldpsql.estimates.estimate import estimate_likelihood
 from ldpsql.estimates.ratios import Pair, Two, fieller, statistic
-from ldpsql.estimates.tables import Share
-from ldpsql.inference.operators import Floats, operator
-from ldpsql.registry.registry import registry
+from ldpsql.estimators import Floats
+from ldpsql.functions import Columns, Estimates, Share, difference, independence, registry
+from ldpsql.inference.operators import operator
 from tests.seeds import generator
 
 RNG = generator(__name__)

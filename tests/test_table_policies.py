@@ -14,17 +14,16 @@ from typer.testing import CliRunner
 
 import ldpsql
 import ldpsql.polars
-from ldpsql import Key
-from ldpsql.cli.app import app
+from ldpsql import Key, certify
 from ldpsql.cli.export_client import export_client
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, NotReleased, RowBudgetExceeded, UnknownName
+from ldpsql.functions import Registry, registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanisms.base import certify
-from ldpsql.privacy.claims import MetricLdp
-from ldpsql.registry.registry import Registry, registry
+from ldpsql.mechanisms import MetricLdp
 from ldpsql.registry.tables import table_policy
 from ldpsql.sql.scripts import lint_files
 from ldpsql.testing import examples
+from tests.commands import app
 
 SETTINGS = """
 [mechanisms]

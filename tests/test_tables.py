@@ -9,13 +9,14 @@ import pyarrow as pa
 import pytest
 
 import ldpsql
+from ldpsql import Likelihood
 from ldpsql.errors import IllConditioned, NotApplicable
-from ldpsql.estimators import Fit, TableEstimator, shares_of, split
+from ldpsql.estimators import Fit, Floats, TableEstimator, shares_of, split
+from ldpsql.functions import registry
 from ldpsql.inference.counting import column_likelihood
-from ldpsql.inference.likelihood import Likelihood, Variable
+from ldpsql.inference.likelihood import Variable
 from ldpsql.inference.margins import margin, summed
-from ldpsql.inference.operators import Floats, KeepOrSpreadOperator, KroneckerOperator, Operator
-from ldpsql.registry.registry import registry
+from ldpsql.inference.operators import KeepOrSpreadOperator, KroneckerOperator, Operator
 
 SIZES = (2, 3, 4)
 THREE = "row(a=krr(2, [0, 1]), b=krr(2, [0, 1, 2]), c=krr(2, [0, 1, 2, 3]))"

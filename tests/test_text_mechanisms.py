@@ -7,8 +7,8 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import InvalidDomain, InvalidParameter, InvalidSpec
-from ldpsql.mechanisms.base import certify_values
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
+from ldpsql.mechanisms import certify_values
 
 KRR = "krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv'])"
 # text -> SQL types of the domain and of a report

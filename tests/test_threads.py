@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ldpsql.engine.threads import one_thread
+from ldpsql.functions import one_thread
 
 
 def threads() -> set[int]:

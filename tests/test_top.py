@@ -12,10 +12,10 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.estimate import estimate_column, estimate_counts
-from ldpsql.estimates.top import Top, largest, tops
+from ldpsql.estimates.top import largest
+from ldpsql.functions import Top, registry, tops
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.score_intervals import deviations, exact_ends
-from ldpsql.registry.registry import registry
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed

@@ -24,8 +24,8 @@ from ldpsql import Counts, Domain, Key, Ledger, Policy
 from ldpsql.cli import app
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import boundary
-from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs
-from ldpsql.registry.registry import registry
+from ldpsql.functions import CertifiedMechanism, registry
+from ldpsql.mechanisms.base import CertifiedPairs
 
 CANARY, NUMBER = "canary7f3a", 90417733
 KRR, OUE, LAPLACE = "krr(1, ['a', 'b'])", "oue(1, ['a', 'b'])", "laplace(1, 0, 5)"

@@ -15,7 +15,7 @@ import pytest
 
 import ldpsql
 import ldpsql.polars
-from ldpsql.bulk.charging import Charge
+from ldpsql import Charge
 from ldpsql.bulk.frames import Frame
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LedgerMissing, UnchargedReports, UnknownName, WrongType
 from ldpsql.ledger import Ledger, Policy

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql.cli.app import app
 from ldpsql.errors import InvalidParameter
 from ldpsql.sql.scripts import lint_files
 from ldpsql.sql.templates import plain_sql
+from tests.commands import app
 
 ROOT = Path(__file__).parents[1]
 MADE = """CREATE TABLE reports AS

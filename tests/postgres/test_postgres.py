@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ldpsql
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
 from ldpsql.sql.relational import ReportTable, query
 
 CITY = "krr(1, ['Lima', \"O'slo\", 'Rome', 'Kyiv', 'Riga'])"

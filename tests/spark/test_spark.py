@@ -17,13 +17,12 @@ from duckdb import DuckDBPyConnection
 from scipy.stats import chi2_contingency
 
 import ldpsql
-from ldpsql import Key
+from ldpsql import Charge, Key
 from ldpsql import spark as ldp_spark
-from ldpsql.bulk.charging import Charge
 from ldpsql.bulk.groups.rows import result_columns
 from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter, SparkRefused, UnknownName
+from ldpsql.functions import Registry, registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.registry.registry import Registry, registry
 from ldpsql.spark import groups
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
