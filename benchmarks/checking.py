@@ -92,5 +92,5 @@ def record(names: list[str], machine: dict[str, object]) -> None:
         if figures:
             kept[name] = Record(f"{datetime.now(UTC):%Y-%m-%d}", commit, machine, round(load, 1), figures)
             print(name, figures, flush=True)
-    written = {name: asdict(kept[name]) for name in sorted(kept)}
-    RECORD.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+            written = {name: asdict(kept[name]) for name in sorted(kept)}
+            RECORD.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")

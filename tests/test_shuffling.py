@@ -22,12 +22,12 @@ from scipy.stats import chi2
 import ldpsql.polars  # noqa: F401  # adds a namespace to frames
 from ldpsql import perturb_copy, perturb_table
 from ldpsql.bulk.writing.forms import Form
-from ldpsql.bulk.writing.shuffling import Scattered, scatter, sizes
+from ldpsql.bulk.writing.orders import Order
+from ldpsql.bulk.writing.shuffling import Scattered, permutation, scatter, sizes
 from ldpsql.channels import Weights
 from ldpsql.channels.randomness import random_words
 from ldpsql.errors import InvalidParameter, SourceRefused
 from ldpsql.functions import random_arrangement
-from ldpsql.polars import Order, permutation
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
 ROWS, FILES = 40_000, 8

@@ -72,8 +72,8 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/dbt/releases.py",
-        "            if opened is not None and succeeded:",
-        "            if opened is not None:",
+        "                if succeeded:\n                    self._ledger.publish(release)",
+        "                if building:\n                    self._ledger.publish(release)",
         "a model that failed is published",
         "tests/test_dbt.py::test_what_would_overspend_or_failed_is_not_published",
     ),
