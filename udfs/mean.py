@@ -94,7 +94,7 @@ def _of_table(name: str, mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar, 
     values = values_of(mechanism)
     if not isinstance(values, Product) and not of.is_valid and not given.is_valid:
         return None
-    column, where = named_place(values, of.as_py()), condition(values, given)
+    column, where = named_place(values, of), condition(values, given)
     match name:
         case "mean":
             return MeanOf(column, where)
@@ -170,7 +170,7 @@ def column_type(handles: Handles, ofs: Settings) -> pa.Array:
 
 def _named(values: Domain, of: pa.Scalar) -> Domain:
     """Return the domain of the column of this name, or the values themselves for NULL."""
-    place = named_place(values, of.as_py())
+    place = named_place(values, of)
     return values if place is None else column_of_table(values, place)[0]
 
 

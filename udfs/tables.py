@@ -113,7 +113,7 @@ def _number(mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar) -> Share | Me
     named = isinstance(values, Product) and isinstance(of, pa.StringScalar)
     if of.is_valid and not named:
         return _share(mechanism, of, given)
-    column = named_place(values, of.as_py())
+    column = named_place(values, of)
     column_of_table(values, column)
     return MeanOf(column, condition(values, given))
 

@@ -111,6 +111,9 @@ def named_place(values: Domain, name: object) -> int | None:
         InvalidParameter: if it is not the name of a column.
 
     """
+    if isinstance(name, pa.Scalar):
+        text = isinstance(name, pa.StringScalar | pa.LargeStringScalar | pa.DictionaryScalar)
+        name = name.as_py() if text or not name.is_valid else name
     if name is not None and not isinstance(name, str):
         raise InvalidParameter("this needs the name of a column", "such as of := 'age'")
     return None if name is None else column_place(values, name)
@@ -196,7 +199,7 @@ def _positions(part: _Part, given: pa.Scalar) -> tuple[int, ...]:
 def _listed(given: pa.Scalar) -> pa.Array:
     if isinstance(given, pa.ListScalar | pa.LargeListScalar) and given.is_valid:
         return given.values
-    return pa.array([given.as_py()], given.type)
+    return pa.repeat(given, 1)
 
 
 def _located(part: _Part, column: pa.Array) -> NDArray[np.int64]:

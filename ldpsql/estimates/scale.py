@@ -130,7 +130,7 @@ def bound_of(bound: pa.Scalar, values: Domain) -> float | None:
         if family(kind) == "date" and pa.types.is_timestamp(bound.type):
             return float(bound.cast(pa.timestamp("us"), safe=False).value / 1e6 / _DAY)
         if family(bound.type) == family(kind) and family(kind) is not None:
-            position = float(positions_of(pa.array([bound.as_py()], bound.type))[0])
+            position = float(positions_of(pa.repeat(bound, 1))[0])
             if not np.isnan(position):
                 return position
     except (pa.ArrowException, ValueError, OverflowError):
