@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 
+import duckdb
 from duckdb import DuckDBPyConnection
 
 import ldpsql
@@ -15,13 +18,61 @@ def figures(quick: bool) -> list[Figure]:
     """Return the ratios of perturbing and estimating."""
     con = ldpsql.connect()
     con.execute("CREATE MACRO m() AS ldp.krr(1.0, range(100))")
-    return [*perturbing(con), *hundred_groups(con, 10 if quick else 100), *many_groups(con)]
+    return [*connecting(), *planning(), *perturbing(con), *hundred_groups(con, 10 if quick else 100), *many_groups(con)]
 
 
 def ratio(con: DuckDBPyConnection, plain: str, own: str) -> float:
     """Return the time in which a query of ours makes a table, as a ratio to that of a plain query."""
     seconds = in_turns(*(partial(con.execute, f"CREATE OR REPLACE TABLE c AS {query}") for query in (plain, own)))
     return seconds[1] / seconds[0]
+
+
+_FRESH = "import duckdb, ldpsql; {}.connect().close()"
+
+
+def connecting() -> list[Figure]:
+    """Connect in a fresh process and again in the same one; before that, the first process has made the file of macros."""
+    programs = ([sys.executable, "-c", _FRESH.format(library)] for library in ("ldpsql", "duckdb"))
+    ours, plain = in_turns(*(partial(subprocess.run, program, check=True) for program in programs), clock=cpu_clock)
+    again, empty = in_turns(lambda: ldpsql.connect().close(), lambda: duckdb.connect().close(), clock=cpu_clock)
+    return [
+        at_most("ldpsql.connect() in a fresh process", ours, 0.5, "s of processor time"),
+        Figure("ldpsql.connect() in a fresh process, against importing it and connecting with DuckDB alone", ours / plain),
+        at_most("ldpsql.connect() again", again, 0.1, "s of processor time"),
+        Figure("ldpsql.connect() again, against duckdb.connect()", again / empty),
+    ]
+
+
+def planning() -> list[Figure]:
+    """Run statements on 100 rows, where all the time is planning."""
+    con = ldpsql.connect()
+    con.execute("CREATE TABLE r AS SELECT ldp.perturb(range % 3, ldp.krr(1, [0, 1, 2])) AS x FROM range(100); SET threads = 1")
+    cities = ", ".join(f"'city {n}'" for n in range(5_000))
+    con.execute(f"CREATE MACRO many() AS ldp.krr(1, [{cities}])")
+    con.execute("SELECT ldp.declare('many', many())").fetchall()
+    statements = {
+        "ldp.perturb of one value": ("SELECT ldp.perturb(1, ldp.krr(1, [0, 1, 2]))", 5),
+        "ldp.ibu": ("SELECT ldp.ibu(x, ldp.krr(1, [0, 1, 2])) FROM r", 6),
+        "ldp.mean": ("SELECT ldp.mean(x, ldp.krr(1, [0, 1, 2])) FROM r", 10),
+        "ldp.estimate": ("FROM ldp.estimate(r, x, ldp.krr(1, [0, 1, 2]))", 12),
+        "ldp.perturb_rows of a column": ("FROM ldp.perturb_rows(r, {x: ldp.krr(1, [0, 1, 2])})", 30),
+    }
+    works = [lambda query=query: con.execute(query).fetchall() for query, _ in statements.values()]
+    taken = in_turns(*works, clock=cpu_clock)
+    declared, listed = in_turns(
+        lambda: con.execute("SELECT ldp.perturb('city 1', ldp.declared('many'))").fetchall(),
+        lambda: con.execute("SELECT ldp.perturb('city 1', many())").fetchall(),
+        clock=cpu_clock,
+    )
+    return [
+        *(
+            at_most(f"{what}, planning", 1000 * one, most, "ms")
+            for (what, (_, most)), one in zip(statements.items(), taken, strict=True)
+        ),
+        at_most(
+            "ldp.perturb with a list of 5,000 strings in a macro, more than declared", 1000 * (listed - declared), 60, "ms"
+        ),
+    ]
 
 
 def perturbing(con: DuckDBPyConnection) -> list[Figure]:
