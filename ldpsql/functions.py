@@ -95,7 +95,16 @@ from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.inference.some_columns import SomeColumns
-from ldpsql.ledger.guard import GIVE_LEDGER, GUARDS, drawing, drawing_permanent, draws_handle, naming_column
+from ldpsql.ledger.guard import (
+    GIVE_LEDGER,
+    GUARDS,
+    Statements,
+    drawing,
+    drawing_permanent,
+    draws_handle,
+    naming_column,
+    statement_of,
+)
 from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import audit, information
 from ldpsql.mechanisms.audit import AnalyticAudit
@@ -125,7 +134,6 @@ from ldpsql.registry.handles import (
     SEARCHES,
     SIMULATIONS,
     TOPS,
-    check_drawn,
     numbers,
     read_estimator,
     read_level,
@@ -218,6 +226,7 @@ __all__ = [
     "Simulation",
     "SomeColumns",
     "Spec",
+    "Statements",
     "Step",
     "Structs",
     "Summary",
@@ -241,7 +250,6 @@ __all__ = [
     "bound_of",
     "changing",
     "check_columns",
-    "check_drawn",
     "check_files",
     "check_line",
     "check_listed",
@@ -329,6 +337,7 @@ __all__ = [
     "simulated_errors",
     "sql_cells",
     "sql_literal",
+    "statement_of",
     "step",
     "struct_fields",
     "struct_text",

@@ -15,7 +15,6 @@ KEPT = "ldp._kept"  # (keep): whether a row is counted
 KIND = "ldp._kind"  # (mechanism): a list of the type of its domain
 NO_MECHANISM = "ldp._no_mechanism"  # (): the error of a mechanism that is NULL
 MECHANISM_HANDLE = "__ldp_mechanism"  # (mechanism): its handle
-DRAWN_HANDLE = "__ldp_drawn"  # (mechanism): its handle, or an error if its reports are declared permanent
 NEXT_STEP = "ldp._step"  # (mechanism, step): the step of PRIVIC with the next mechanism
 ROW_REPORTS = "__ldp_row_reports"  # (mechanisms by column): the type of a report of a row, as from_json reads it
 ROW_VALUES = "__ldp_row_values"  # (mechanisms by column): the type of a row

@@ -23,12 +23,13 @@ from ldpsql.bulk.columns.mechanisms import Columns
 from ldpsql.bulk.once import perturb_once
 from ldpsql.bulk.writing.orders import Order, check_order
 from ldpsql.bulk.writing.shuffling import permutation
+from ldpsql.engine.identity import Identity
 from ldpsql.errors.boundary import withheld
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import uncharged
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.registry.registry import registry
-from ldpsql.registry.tables import check_new_reports
+from ldpsql.registry.tables import check_policies
 from ldpsql.reports import type_of
 
 
@@ -110,8 +111,8 @@ class LdpNamespace:
 
         """
         uncharged()
-        check_new_reports([mechanism])
         read = registry().mechanism(mechanism)
+        check_policies(Identity("", ()), {"": read})
         reports = pl.Series(pa.array([], type_of(certify(read).reports))).dtype
         return self._column.map_batches(partial(_perturbed, read), return_dtype=reports, is_elementwise=True)
 

@@ -14,7 +14,6 @@ from ldpsql.functions import (
     Settings,
     Wholes,
     as_struct,
-    check_drawn,
     fingerprint,
     guarded,
     hookimpl,
@@ -33,7 +32,7 @@ def declare(names: Settings, mechanisms: Column, replace: Settings, catalogs: Wh
     out = []
     others = zip(*(plain(column).to_pylist() for column in (names, replace, catalogs)), strict=True)
     for (name, instead, catalog), spec in zip(others, plain(mechanisms), strict=True):
-        mechanism = read_mechanism(check_drawn(spec))  # a declaration does not store that reports are permanent
+        mechanism = read_mechanism(spec)
         DECLARATIONS.declare(catalog, name, mechanism, replace=instead is True)
         out.append(fingerprint(mechanism).split()[0])
     return pa.array(out, pa.string())

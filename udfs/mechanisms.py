@@ -8,13 +8,14 @@ import pyarrow as pa
 
 from ldpsql.functions import (
     MECHANISMS,
+    Booleans,
     Column,
     Macros,
     Registry,
     Scalar,
+    Statements,
     Texts,
     changing,
-    check_drawn,
     check_listed,
     check_written,
     guarded,
@@ -24,6 +25,7 @@ from ldpsql.functions import (
     read_mechanism,
     read_parts,
     reports_type,
+    statement_of,
     values_type,
 )
 from ldpsql.mechanisms import Parts, Product
@@ -36,15 +38,24 @@ def mechanism_handle(specs: Column) -> pa.Array:
 
 
 @guarded
-def drawn_handle(specs: Column) -> pa.Array:
-    """Return the handle of the mechanism that is to draw new reports; refuse one whose reports are declared permanent.
+def drawn_handle(specs: Column, permanent: Booleans, statements: Statements) -> pa.Array:
+    """Return the handle of the mechanism that is to draw; refuse one that a policy of the tables of its statement refuses.
 
     A mechanism that changes from row to row is refused before one of them is read.
     """
     column = plain(specs)
+    if not len(column):
+        return pa.array([], pa.int64())
     if len(column) > 1 and not column.slice(1).equals(column.slice(0, len(column) - 1)):
         raise changing()
-    return pa.array(numbers(column, lambda spec: MECHANISMS.number(read_mechanism(check_drawn(spec)))), pa.int64())
+    statement, lasting = statement_of(statements), permanent[0].as_py() is True
+
+    def number(spec: pa.Scalar) -> int:
+        mechanism = read_mechanism(spec)
+        statement.check([mechanism], permanent=lasting)
+        return MECHANISMS.number(mechanism)
+
+    return pa.array(numbers(column, number), pa.int64())
 
 
 @guarded

@@ -24,18 +24,19 @@ from ldpsql.functions import (
     Repeated,
     Scalar,
     Settings,
+    Statements,
     Texts,
     aggregates,
-    check_drawn,
     guarded,
     hookimpl,
     numbers,
     plain,
     read_estimator,
     read_level,
+    statement_of,
     type_of,
 )
-from ldpsql.mechanisms import Domain, InvalidParameter, NotPrivate, certify
+from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, NotPrivate, certify
 
 _FORM = "write MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, or {'a': ldp.krr(...), 'b': ldp.oue(...)}"
 
@@ -47,9 +48,18 @@ def mixture_handle(mechanisms: Column) -> pa.Array:
 
 
 @guarded
-def drawn_mixture(mechanisms: Column) -> pa.Array:
-    """Return the handle of each map whose mechanisms are to draw new reports."""
-    return pa.array(numbers(plain(mechanisms), lambda levels: MIXTURES.number(_mixed(check_drawn(levels)))), pa.int64())
+def drawn_mixture(mechanisms: Column, statements: Statements) -> pa.Array:
+    """Return the handle of each map whose mechanisms are to draw; refuse one that a policy refuses, see `drawn_handle`."""
+    if not len(mechanisms):
+        return pa.array([], pa.int64())
+    statement = statement_of(statements)
+
+    def number(levels: pa.Scalar) -> int:
+        mixed = _mixed(levels)
+        statement.check([one for one in mixed.mechanisms if isinstance(one, Mechanism)], permanent=False)
+        return MIXTURES.number(mixed)
+
+    return pa.array(numbers(plain(mechanisms), number), pa.int64())
 
 
 @guarded

@@ -55,6 +55,7 @@ def perturb_batches(
     chosen = chosen_columns(columns, keep, policy)
     charged = chosen.charge(charge)
     projection = Projection.of(chosen.mechanisms, chosen.keep)
+    chosen.check(projection, charged)
     charging = Charging(charged, projection.uncertified)
     user = [] if charging.user is None else [charging.user]
     reader = stream(batches, [*projection.columns, *user])

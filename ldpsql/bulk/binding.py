@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import duckdb
-from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.fingerprints import of_source
 from ldpsql.engine.connections import CONNECTIONS
@@ -32,7 +30,7 @@ def mechanism_at(catalog: int, search_path: str, reports: str, column: str) -> M
         OtherMechanism: if several mechanisms drew the reports.
 
     """
-    with _cursor(catalog, search_path) as cursor:
+    with CONNECTIONS.cursor_at(catalog, search_path) as cursor:
         return recorded(of_source(cursor, reports, column))
 
 
@@ -41,16 +39,7 @@ def columns_at(catalog: int, search_path: str, reports: str) -> frozenset[str]:
 
     The set is empty if it does not see the table.
     """
-    with _cursor(catalog, search_path) as cursor, suppress(duckdb.Error):
+    with CONNECTIONS.cursor_at(catalog, search_path) as cursor, suppress(duckdb.Error):
         described = cursor.execute(f"FROM query_table({text_literal(reports)}) LIMIT 0").description or []
         return frozenset(name.lower() for name, *_ in described)
     return frozenset()
-
-
-@contextmanager
-def _cursor(catalog: int, search_path: str) -> Iterator[DuckDBPyConnection]:
-    """Open a cursor of the database of a catalog, with the search path of a statement."""
-    with CONNECTIONS.cursor(catalog) as cursor:
-        if search_path:
-            cursor.execute("SET search_path = ?", [search_path])
-        yield cursor

@@ -24,6 +24,7 @@ from ldpsql.bulk.reading.streams import batches_of, stream
 from ldpsql.domains.arrays import column_of, is_frame, is_pandas_series, like_series
 from ldpsql.domains.columns import plain
 from ldpsql.engine.functions import arrow_fields
+from ldpsql.engine.identity import Identity
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
@@ -39,7 +40,7 @@ from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_sym
 from ldpsql.registry.agreement import Fingerprints, check_agreement
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
-from ldpsql.registry.tables import check_new_reports
+from ldpsql.registry.tables import check_policies
 from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, strings_of
 from ldpsql.strings.hitters import heavy_hitters as search_groups
 
@@ -77,10 +78,10 @@ def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = Non
         UnchargedReports: once, if ``ldpsql.toml`` names a ledger and there is no charge.
 
     """
-    check_new_reports([mechanism])
     certified, name = certify(registry().mechanism(mechanism)), getattr(column, "name", None)
-    charged = _by_row(charge_of(charge))
-    charging = Charging(charged, {name if isinstance(name, str) else "": certified.mechanism})
+    charged, drawn_by = _by_row(charge_of(charge)), {name if isinstance(name, str) else "": certified.mechanism}
+    check_policies(Identity.named(charged.dataset) if charged else Identity("", ()), drawn_by)
+    charging = Charging(charged, drawn_by)
     values = column_of(column)
     drawn(certified, values[:0] if charged is None else values, name, CertifiedMechanism.check)
     charging.whole(rows=len(values))

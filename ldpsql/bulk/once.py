@@ -15,8 +15,10 @@ from ldpsql.bulk.in_memory import DESTINATION
 from ldpsql.bulk.permanent import opened, permanent_of
 from ldpsql.bulk.reading.streams import batches_of, stream
 from ldpsql.bulk.reported import charge_reports
+from ldpsql.engine.identity import Identity
 from ldpsql.errors.boundary import withheld
 from ldpsql.ledger.permanent import Key
+from ldpsql.registry.tables import check_policies
 
 
 @withheld
@@ -56,6 +58,8 @@ def perturb_once(
     charged = charge_of(charge)
     permanent = permanent_of(opened(key), user, charged)
     projection = Projection.of(columns, keep, permanent)
+    named = Identity.named(charged.dataset) if charged else Identity("", ())
+    check_policies(named, projection.uncertified, keep=projection.keep, permanent=True)
     reader = stream(frame, [*projection.columns, permanent.user])
     projection.read(reader.schema.names)
     schema, batches = projection.schema(reader.schema), [*batches_of(reader)]

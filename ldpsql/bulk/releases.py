@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -28,9 +29,10 @@ from ldpsql.ledger.permanent_charges import Reported, charge_columns_once
 from ldpsql.ledger.policy import ROW
 from ldpsql.ledger.witness import others
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.names import DRAWN_HANDLE, MECHANISM_HANDLE
+from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.handles import MECHANISMS
+from ldpsql.registry.tables import check_policies
 
 
 @withheld_block
@@ -80,8 +82,8 @@ def release(
     if guard.occupied.locked():  # before it is charged
         raise occupied()
     with _without_variables(con) as cursor:
-        handle = MECHANISM_HANDLE if permanent else DRAWN_HANDLE
-        mechanisms = {column: _mechanism(cursor, call, handle) for column, call in columns.items()}
+        mechanisms = {column: _mechanism(cursor, call) for column, call in columns.items()}
+        check_policies(identity_of(cursor, dataset), mechanisms, permanent=permanent, con=cursor)
     named = ReleaseName(dataset, part, destination)
     if permanent:
         yield from _permanent(con, guard.ledger, guard, mechanisms, named, again=again)
@@ -114,7 +116,8 @@ def _drawn(
     for mechanism in mechanisms.values():
         allowed[mechanism] += rows
     marking = Marking(con, name.destination, mechanisms)
-    with _returned_if_nothing_was_drawn(con, ledger, charged, guard), guard.allowing(allowed):
+    whose = _with_destination(data, name.destination)
+    with _returned_if_nothing_was_drawn(con, ledger, charged, guard), guard.allowing(allowed, whose):
         guard.name_columns(mechanisms)
         yield charged
     with _without_variables(con) as cursor:
@@ -151,7 +154,7 @@ def _permanent(
         data = identity_of(cursor, name.dataset)
     releases, permitted = charge_permanent(guard, data, mechanisms, name.destination, table)
     marking = Marking(con, name.destination, mechanisms)
-    with guard.allowing_permanent(permitted):
+    with guard.allowing_permanent(permitted, _with_destination(data, name.destination)):
         yield releases[-1]
     marking.write_if_there(con)
     for charged in releases:
@@ -209,10 +212,15 @@ def _without_variables(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
         yield cursor
 
 
-def _mechanism(cursor: DuckDBPyConnection, call: Mechanism | str, handle: str) -> Mechanism:
+def _with_destination(data: Identity, destination: str) -> Identity:
+    """Return what a release may read: its rows, and the reports that are at its destination already."""
+    return replace(data, base=(*data.base, destination)) if data.base else data
+
+
+def _mechanism(cursor: DuckDBPyConnection, call: Mechanism | str) -> Mechanism:
     if isinstance(call, Mechanism):
         return call
-    ((number,),) = cursor.execute(f"SELECT system.main.{handle}({call})").fetchall()
+    ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()
     return MECHANISMS.thing(number)
 
 

@@ -115,13 +115,14 @@ def perturb_copy(
     """
     check_order(order)
     target = Path(destination_of(destination)).absolute()
-    chosen = chosen_columns(columns, keep, policy, con, permanent=permanent)
+    chosen = chosen_columns(columns, keep, policy, con)
     charge = chosen.charge(charge, con)
     projection = chosen.projection(charge, con, permanent=permanent, key=key, user=user)
     form = Form.of(target, names_of(partition_by, "partition_by"))
     check_partition(form, projection)
     opened = opened_source(con, source, projection, charge, split=form.folder)
     check_destination(target, form, projection, opened)
+    chosen.check(projection, charge, opened, con)
     check_ledger(con, charge)
     drawing = Drawing(con, opened, projection, Meter(opened.rows, progress))
     task = task_of(opened, projection, form, order=order, buckets=drawing.buckets, charge=charge)
@@ -209,7 +210,7 @@ def perturb_table(
     """
     check_order(order)
     name = table_name(into := destination_of(into))
-    chosen = chosen_columns(columns, keep, policy, con, permanent=permanent)
+    chosen = chosen_columns(columns, keep, policy, con)
     charge = chosen.charge(charge, con)
     projection = chosen.projection(charge, con, permanent=permanent, key=key, user=user)
     if replace and append:
@@ -218,6 +219,7 @@ def perturb_table(
     if there and not (replace or append or resume):
         raise already_exists(into)
     opened = opened_source(con, source, projection, charge)
+    chosen.check(projection, charge, opened, con)
     if resume and charge and (token := written_release(con, charge, opened, projection, place)):
         publish(charge, token)
         return Run(0, 0, 1, token)

@@ -29,11 +29,13 @@ def export_client(
     """
     from ldpsql.cli.source import mechanism_from
     from ldpsql.clients.module import module
+    from ldpsql.engine.identity import Identity
     from ldpsql.errors import NotApplicable
-    from ldpsql.registry.tables import check_new_reports
+    from ldpsql.registry.tables import check_policies
 
-    check_new_reports([mechanism])
-    text = module(mechanism_from(mechanism))
+    made = mechanism_from(mechanism)
+    check_policies(Identity("", ()), {"": made})
+    text = module(made)
     size = len(text.encode())
     if max_bytes is not None and size > max_bytes:
         raise NotApplicable(

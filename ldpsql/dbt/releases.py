@@ -31,7 +31,7 @@ from ldpsql.ledger.guard import Guard
 from ldpsql.ledger.policy import ROW
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.registry.registry import registry
-from ldpsql.registry.tables import check_new_reports, table_policy
+from ldpsql.registry.tables import check_policies, table_policy
 
 _LOG = logging.getLogger("ldpsql")
 
@@ -88,10 +88,11 @@ class Releases:
             if model.unique_id in self._open:
                 return
             self._settle(model.relation_name)
-            columns, unit = self._columns(ldp_meta(model)), self._ledger.policy.privacy_unit
+            (columns, policy), unit = self._columns(ldp_meta(model)), self._ledger.policy.privacy_unit
             with self._con.cursor() as cursor:
                 rows, users = people(within or cursor, dataset, unit)
                 data = identity_of(cursor, dataset, rows=unit == ROW)
+            check_policies(data, columns, permanent=is_permanent(model), policy=policy, con=self._con)
             building = _Building(columns, data, model.relation_name, run if unit == ROW else "", users)
             if rows and is_permanent(model):
                 with self._con.cursor() as cursor:
@@ -151,21 +152,18 @@ class Releases:
             elif release.destination == destination and release.returnable and not release.drawn:
                 self._ledger.give_back(release.release)
 
-    def _columns(self, release: Mapping[str, Any]) -> dict[str, Mechanism]:
-        """Return the mechanism of each column that a model draws, as its config or the policy of a table says."""
+    def _columns(self, release: Mapping[str, Any]) -> tuple[dict[str, Mechanism], str | None]:
+        """Return the mechanism of each column that a model draws, and the policy of a table that has them, if any."""
         if "table" not in release:
             named = {column: self._mechanisms.get(m, m) for column, m in release["columns"].items()}
-            if release.get("permanent") is not True:
-                check_new_reports(named.values())
-            return {column: registry().mechanism(mechanism) for column, mechanism in named.items()}
+            return {column: registry().mechanism(mechanism) for column, mechanism in named.items()}, None
         policy, unit = table_policy(release["table"], self._con), self._ledger.policy.privacy_unit
         if policy.unit != unit:
             raise InvalidParameter(
                 f"the privacy unit of [tables.{policy.name}] is {policy.unit}, and that of the ledger is {unit}",
                 "write the same unit into both",
             )
-        policy.check_reports(permanent=release.get("permanent") is True)
-        return dict(policy.mechanisms)
+        return dict(policy.mechanisms), policy.name
 
     def finish(self, unique_id: str, *, succeeded: bool) -> None:
         """End the release of a model: publish it if its reports are stored, or give back its charge if nobody has seen them."""

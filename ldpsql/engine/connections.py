@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from threading import Lock
 from typing import Any
@@ -82,6 +83,17 @@ class Connections:
             with suppress(duckdb.Error):
                 return con.cursor()
         raise ConnectionRefused("the connection that ldpsql was attached to is closed", "attach ldpsql to this one")
+
+    @contextmanager
+    def cursor_at(self, catalog: int, search_path: str) -> Iterator[DuckDBPyConnection]:
+        """Open a cursor of the database of a catalog, with the search path of a statement.
+
+        It sees neither temporary tables nor what the statement's own transaction has not committed.
+        """
+        with self.cursor(catalog) as cursor:
+            if search_path:
+                cursor.execute("SET search_path = ?", [search_path])
+            yield cursor
 
 
 CONNECTIONS = Connections()

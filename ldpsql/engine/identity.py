@@ -109,6 +109,11 @@ def is_called(name: str) -> bool:
     return _UNCALLED.match(name) is None
 
 
+def is_path(name: str) -> bool:
+    """Return whether a name is a path or the name of a file."""
+    return _FILE.search(name) is not None
+
+
 def without_secrets(name: str) -> str:
     """Return a name without passwords and tokens; an address without its user and query, since these can hold them.
 
@@ -205,6 +210,12 @@ def identity_of_statement(cursor: DuckDBPyConnection, sql: str) -> Identity | No
     words = {*_WORD.findall(sql.casefold()), *(part for text in _strings(sql) for part in parts(text))}
     views = {_dotted(view) for view in _views(cursor) if view[-1] in words}
     return replace(found, names=tuple(sorted({*found.names, *views})))
+
+
+def identity_of_text(sql: str) -> Identity:
+    """Return the identity of a statement that DuckDB cannot plan: not identified, under all names that the statement has."""
+    words = {*_WORD.findall(sql.casefold()), *(part for text in _strings(sql) for part in (text, *parts(text)))}
+    return Identity("a statement", tuple(sorted(words)))
 
 
 def identity_of_files(name: str, files: Iterable[str], rows: str = "") -> Identity:

@@ -100,6 +100,18 @@ class DuplicateKey(PrivacyError):
     code = "LDP306"
 
 
+class OutsidePolicy(PrivacyError):
+    """A run does something else with the rows of a table than the policy of that table allows.
+
+    Cause: ``[tables.NAME]`` in ``ldpsql.toml`` has another mechanism for a column, keeps fewer columns, or declares permanent
+        reports. The table is recognised by what is read, and the mechanism by its fingerprint, however both are written.
+    Cure: Use the policy itself: ``policy='people'``, on the command line ``--table people``, in SQL ``ldp.m.people_city()``; or
+        change the policy, and have the change reviewed (``ldpsql policy diff``).
+    """
+
+    code = "LDP307"
+
+
 class RowBudgetExceeded(PrivacyError):
     """The mechanisms of a table's policy spend more on a row than its total allows.
 

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
-from typing import TypeAlias
+from threading import Lock, local
+from typing import Annotated, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
+from ldpsql import settings
 from ldpsql.channels import RepeatedHash
-from ldpsql.engine.connections import guard_number
-from ldpsql.errors import NOT_PERTURBED, NotReleased
+from ldpsql.engine.arguments import Takes, structs_with
+from ldpsql.engine.connections import CONNECTIONS, guard_number
+from ldpsql.engine.identity import Identity, identity_of_statement, identity_of_text
+from ldpsql.errors import NOT_PERTURBED, InvalidParameter, NotReleased
 from ldpsql.ledger import Ledger
 from ldpsql.ledger.digests import all_among
 from ldpsql.ledger.marks import marked
@@ -29,6 +33,7 @@ from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import first_draw
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry.handles import MECHANISMS, Handles
+from ldpsql.registry.tables import check_policies
 
 ChargedReports: TypeAlias = dict[tuple[Mechanism, str], NDArray[np.bytes_]]  # fingerprints by mechanism and name of the column
 
@@ -48,23 +53,25 @@ class Guard:
     occupied: Lock = field(default_factory=Lock)
     counting: Lock = field(default_factory=Lock)
     process: int = 0
+    opened: Identity | None = None  # whose rows the open release is charged for, and its destination
 
     @contextmanager
-    def allowing(self, draws: Counter[Mechanism]) -> Iterator[None]:
-        """Allow these draws within a ``with`` block."""
+    def allowing(self, draws: Counter[Mechanism], whose: Identity) -> Iterator[None]:
+        """Allow these draws of these rows within a ``with`` block."""
         if not self.occupied.acquire(blocking=False):
             raise occupied()
         try:
-            self.left, self.process, self.drawn = draws, os.getpid(), 0
+            self.left, self.process, self.drawn, self.opened = draws, os.getpid(), 0, whose
             yield
         finally:
             self.withdraw()
+            self.opened = None
             self.occupied.release()
 
     @contextmanager
-    def allowing_permanent(self, charged: ChargedReports) -> Iterator[None]:
+    def allowing_permanent(self, charged: ChargedReports, whose: Identity) -> Iterator[None]:
         """Allow these permanent reports, as often as they are drawn, within a ``with`` block."""
-        with self.allowing(Counter()):
+        with self.allowing(Counter(), whose):
             self.permanent = charged
             yield
 
@@ -86,6 +93,19 @@ class Guard:
             raise NotReleased(
                 "a permanent report is not among those that the release has charged",
                 "draw from the dataset of the release, with its user ids and column_name := the name of the column",
+            )
+
+    def check_source(self, whose: Identity) -> None:
+        """Check that a statement reads nothing but the rows that the open release is charged for, as far as that is known.
+
+        Raises:
+            NotReleased: if it reads another table or file.
+
+        """
+        if self.opened is not None and self.opened.base and not whose.within(self.opened):
+            raise NotReleased(
+                "a statement draws from another table or file than the dataset of the open release",
+                "draw from that dataset; to join others, make a view of all of them, and release the view",
             )
 
     def grant(self, draws: Counter[Mechanism]) -> None:
@@ -151,6 +171,57 @@ def occupied() -> NotReleased:
 
 GUARDS: Handles[Guard] = Handles()
 _DRAWS: Handles[tuple[Mechanism, Guard]] = Handles()
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement that draws: its SQL, the search path of its connection, and the numbers of its catalog and of its guard."""
+
+    sql: str
+    search_path: str
+    catalog: int
+    guard: int | None
+
+    def check(self, mechanisms: Iterable[Mechanism], *, permanent: bool) -> None:
+        """Check that the policies of the tables that it reads allow these mechanisms, and that the open release is for them.
+
+        Raises:
+            OutsidePolicy: if a policy does not.
+            NotReleased: if it reads other rows than those of the open release.
+
+        """
+        guard = None if self.guard is None else GUARDS.thing(self.guard)
+        looked_up = guard is not None and guard.opened is not None
+        if getattr(_PLANNING, "now", False) or not (looked_up or settings.load().tables):
+            return
+        _PLANNING.now = True  # to plan the statement again, DuckDB may call this function again
+        try:
+            with CONNECTIONS.cursor_at(self.catalog, self.search_path) as cursor:
+                whose = identity_of_statement(cursor, self.sql) or identity_of_text(self.sql)
+                for mechanism in mechanisms:
+                    check_policies(whose, {"": mechanism}, permanent=permanent, con=cursor)
+        finally:
+            _PLANNING.now = False
+        if guard is not None:
+            guard.check_source(whose)
+
+
+_PLANNING = local()
+_PARTS = ("sql", "search_path", "catalog", "guard")
+Statements: TypeAlias = Annotated[pa.ChunkedArray, Takes("a statement", structs_with(*_PARTS))]
+
+
+def statement_of(column: pa.ChunkedArray) -> Statement:
+    """Return the statement in a column of structs that are all the same: what the macro ``_statement`` makes.
+
+    Raises:
+        InvalidParameter: if there is none.
+
+    """
+    sql, path, catalog, guard = (column[0].as_py() or {}).values() if len(column) and column[0].is_valid else (None,) * 4
+    if not (isinstance(sql, str) and isinstance(path, str) and isinstance(catalog, int) and isinstance(guard, int | None)):
+        raise InvalidParameter("this is not a statement that draws", "do not call functions whose name starts with __ldp")
+    return Statement(sql, path, catalog, guard)
 
 
 def draws_handle(mechanism: int, guard: int | None) -> int:

@@ -35,12 +35,10 @@ from ldpsql.mechanisms.parts import Parts, parts_of
 from ldpsql.mechanisms.region import Region
 from ldpsql.names import IBU, INV, KRR
 from ldpsql.registry.registry import registry
-from ldpsql.registry.tables import check_new_reports, new_reports
 from ldpsql.strings.hitters import HeavyHitters
 
 H = TypeVar("H", bound=Hashable)
 _COLUMNS = "columns"  # the parameter with the mechanisms of a row; elsewhere it is a number
-PERMANENT_TABLE = "permanent_table"  # field of a STRUCT: the table whose policy declares permanent reports
 _UNDER_ONE = re.compile(r"\.[0-9]+", re.ASCII)
 
 
@@ -133,28 +131,6 @@ def read_level(spec: pa.Scalar) -> Mechanism | Unperturbed:
         return read_mechanism(spec)
     with names_withheld():
         return Unperturbed(certify_values(registry().mechanism({**fields, "epsilon": "1"})).values)
-
-
-def check_drawn(spec: pa.Scalar) -> pa.Scalar:
-    """Return a mechanism, or a map or STRUCT of several, after a check that it may draw new reports.
-
-    Raises:
-        InvalidParameter: if the policy of a table declares permanent reports for one of them.
-
-    """
-    if isinstance(spec, pa.DictionaryScalar):  # an ENUM
-        check_drawn(spec.value)
-    elif isinstance(spec, pa.StringScalar) and spec.is_valid:
-        check_new_reports([spec.as_py()])
-    elif isinstance(spec, pa.MapScalar) and spec.is_valid:
-        for part in spec.values.field(1):
-            check_drawn(part)
-    elif isinstance(spec, pa.StructScalar) and spec.is_valid:
-        if PERMANENT_TABLE in spec.type.names and spec[PERMANENT_TABLE].is_valid:
-            raise new_reports(spec[PERMANENT_TABLE].as_py())
-        for name in spec.type.names:
-            check_drawn(spec[name])
-    return spec
 
 
 def _fields(spec: pa.StructScalar) -> dict[str, Any]:

@@ -10,9 +10,11 @@ from typing import Any
 from duckdb import DuckDBPyConnection
 
 from ldpsql import settings
-from ldpsql.errors import BadSettings, InvalidParameter, InvalidSpec, LdpError, UnknownName
+from ldpsql.engine.identity import COMPUTED, Identity, alike, is_path, parts
+from ldpsql.engine.sql_struct import columns_of
+from ldpsql.errors import BadSettings, LdpError, OutsidePolicy, UnknownName
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.mechanisms.calls import read_call
+from ldpsql.registry.fingerprint import digits_of
 from ldpsql.registry.registry import registry
 from ldpsql.registry.shares import check_total, planned
 
@@ -41,61 +43,113 @@ class TablePolicy:
     reports: str
     permanent: bool = False
 
-    def check_reports(self, *, permanent: bool) -> None:
-        """Check that a run does not draw new reports if the policy declares them permanent.
-
-        Raises:
-            InvalidParameter: if it does.
-
-        """
-        if self.permanent and not permanent:
-            raise new_reports(self.name)
-
     @property
     def by_row(self) -> bool:
         """Whether each row is one person."""
         return self.unit == ROW
 
 
-def check_new_reports(specs: Iterable[Mechanism | str | Mapping[str, Any]]) -> None:
-    """Check that no new reports are drawn by the name of a column whose policy declares permanent ones, such as people_city.
+def check_policies(
+    whose: Identity,
+    columns: Mapping[str, Mechanism],
+    *,
+    keep: Iterable[str] = (),
+    permanent: bool = False,
+    policy: str | None = None,
+    con: DuckDBPyConnection | None = None,
+) -> None:
+    """Check that what is drawn, and kept, of a source is what the policies of its tables allow, by fingerprints.
 
-    Raises:
-        InvalidParameter: if they are.
-
-    """
-    for spec in specs:
-        if table := permanent_table(spec):
-            raise new_reports(table)
-
-
-def permanent_table(spec: object, named: frozenset[str] = frozenset()) -> str:
-    """Return the table whose policy declares permanent reports for the column that a spec names, also within a row, or ''.
+    If the source is not identified, such as a frame or a value, new reports are refused of every mechanism with which some
+    policy declares permanent ones, and nothing else.
 
     Args:
-        spec: the mechanism.
-        named: names in the settings whose mechanism it is within.
+        whose: the source.
+        columns: the mechanism of each column; the name '' stands for a column whose name is not known.
+        keep: the columns whose values pass through.
+        permanent: whether the reports are permanent.
+        policy: the policy that the run names, which has its mechanisms.
+        con: the connection that has the tables which domains refer to.
+
+    Raises:
+        OutsidePolicy: if it is something else.
+        UnknownName, BadSettings, RowBudgetExceeded: if such a policy cannot be used.
 
     """
-    if not any(policy.written.get("permanent") for policy in registry().policies.values()):
-        return ""
-    if isinstance(spec, Mapping):
-        return next(filter(None, (permanent_table(part, named) for part in spec.values())), "")
-    name = spec.strip() if isinstance(spec, str) else ""
-    if name in registry().policies:
-        table, written, _ = registry().policies[name]
-        return table if written.get("permanent") else ""
-    if name in registry().named:
-        return "" if name in named else permanent_table(registry().named[name], named | {name})
-    with suppress(InvalidSpec):  # raised when it is read
-        _, arguments, keywords = read_call(name)
-        return permanent_table(dict(enumerate([*arguments, *keywords.values()])), named)
-    return ""
+    tables = settings.load().tables
+    bound = _bound(whose, tables)
+    if bound and policy is not None and policy not in bound:
+        raise _outside(bound[0], f"another policy, [tables.{policy}],")
+    policies = [table_policy(name, con) for name in ([policy] if policy else bound)]
+    drawn = [part for column, mechanism in columns.items() for part in _parts(column, mechanism)]
+    if policies:
+        _check_columns(policies, drawn, keep, permanent=permanent)
+    elif not whose.base and not permanent:
+        for name in (name for name, table in tables.items() if table.get("permanent")):
+            if _is_of(name, drawn, con):
+                raise new_reports(name)
 
 
-def new_reports(table: str) -> InvalidParameter:
+def _check_columns(
+    policies: list[TablePolicy], drawn: list[tuple[str, Mechanism]], keep: Iterable[str], *, permanent: bool
+) -> None:
+    for column, mechanism in drawn:
+        allowing = [one for one in policies if _has(one, column, mechanism)]
+        if not allowing:
+            raise _outside(policies[0].name, f"{mechanism.name} with other parameters, or of a column that it does not name,")
+        if not permanent and all(one.permanent for one in allowing):
+            raise new_reports(allowing[0].name)
+    kept = {name.casefold() for one in policies for name in one.keep}
+    if any(name.casefold() not in kept for name in keep):
+        raise _outside(policies[0].name, "keeping a column that it does not keep")
+
+
+def _is_of(table: str, drawn: Iterable[tuple[str, Mechanism]], con: DuckDBPyConnection | None) -> bool:
+    """Return whether something is drawn with a mechanism of a policy; a policy that cannot be read here has none."""
+    with suppress(LdpError):
+        policy = table_policy(table, con)
+        return any(_has(policy, "", mechanism) for _, mechanism in drawn)
+    return False
+
+
+def _parts(column: str, mechanism: Mechanism) -> list[tuple[str, Mechanism]]:
+    """Return the mechanisms of the columns of a row, each with its column; any other mechanism with its own column."""
+    return [(column and part.column, part.mechanism) for part in columns_of(mechanism)] or [(column, mechanism)]
+
+
+def _has(policy: TablePolicy, column: str, mechanism: Mechanism) -> bool:
+    """Return whether a policy perturbs a column, or if its name is not known any column, with a mechanism."""
+    theirs = (m for name, m in policy.mechanisms.items() if column == "" or name.casefold() == column.casefold())
+    digits = digits_of(mechanism)
+    return any(digits_of(part) == digits for one in theirs for _, part in [("", one), *_parts("", one)])
+
+
+def _bound(whose: Identity, tables: Mapping[str, Any]) -> list[str]:
+    """Return the policies of a source: those of its own name, else those of all tables and files that it reads."""
+    own = [name for name in tables if _names(name, whose.name)]
+    return own or [name for name in tables if any(_names(name, one) for one in whose.names)]
+
+
+def _names(policy: str, name: str) -> bool:
+    """Whether the name of a policy is that of a table, or of a file or its folder without suffixes."""
+    if name == COMPUTED:  # it may be any file
+        return True
+    *folders, last = (part for part in parts(name) if "=" not in part and "*" not in part) if is_path(name) else [""]
+    files = {last.partition(".")[0], *folders[-1:]} if is_path(name) else set()
+    return alike(policy, name) or parts(policy)[-1] in files
+
+
+def _outside(table: str, deed: str) -> OutsidePolicy:
+    return OutsidePolicy(
+        f"[tables.{table}] does not allow {deed} for these rows",
+        f"use the policy itself: policy='{table}', on the command line --table {table}, in SQL ldp.m.{table}_COLUMN(); or "
+        "change the policy",
+    )
+
+
+def new_reports(table: str) -> OutsidePolicy:
     """Return the error for new reports of a table whose policy declares permanent ones."""
-    return InvalidParameter(
+    return OutsidePolicy(
         f"[tables.{table}] declares permanent reports, and this run would draw new ones",
         "draw permanent ones: on the command line with --permanent, in SQL ldp.perturb_once, in Python permanent=True or "
         "perturb_once, in dbt 'permanent': true",

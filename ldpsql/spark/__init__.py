@@ -24,6 +24,7 @@ from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.frames import estimate as estimate_counts
 from ldpsql.bulk.writing.orders import Order, check_order
 from ldpsql.channels.randomness import random_words
+from ldpsql.engine.identity import Identity
 from ldpsql.errors import InvalidParameter, SparkRefused
 from ldpsql.errors.boundary import withheld_stream
 from ldpsql.estimates.estimate import Estimate
@@ -34,7 +35,7 @@ from ldpsql.names import IBU
 from ldpsql.registry.agreement import KEY, of_text
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
-from ldpsql.registry.tables import check_new_reports
+from ldpsql.registry.tables import check_policies
 from ldpsql.reports import ListedHashReports, PrefixReports, type_of
 from ldpsql.spark.charging import charged
 from ldpsql.spark.destination import Destination
@@ -96,10 +97,11 @@ def perturb(
     _refuse_speculation(session)
     if not into:
         raise InvalidParameter("the folder to write is missing", "into='reports.parquet'")
-    chosen = chosen_columns(columns, keep, policy, permanent=permanent)
+    chosen = chosen_columns(columns, keep, policy)
     charge = chosen.charge(charge)
     file = key_file(charge, permanent=permanent, key=key, user=user)
     projection = Projection.of(chosen.mechanisms, chosen.keep, file.permanent() if file else None)
+    chosen.check(projection, charge)
     selected = frame.select(*projection.read(frame.columns))
     sorting = None if order == "keep" else _unlike(selected.columns)
     drawn, destination = _drawn(selected, projection, sorting, file), Destination(session, into)
@@ -176,11 +178,11 @@ def register(spark: SparkSession, mechanisms: Mapping[str, Mechanism | str]) -> 
 
     _refuse_speculation(spark)
     uncharged()
-    check_new_reports(mechanisms.values())
     for name, specification in mechanisms.items():
         if not name.isidentifier():
             raise InvalidParameter("a mechanism in Spark needs a name of letters, digits and _", "for example city")
         certified = certify(registry().mechanism(specification))
+        check_policies(Identity("", ()), {"": certified.mechanism})
         kind, mechanism = _type(certified), certified.mechanism
         function = arrow_udf(_drawing(mechanism, kind), returnType=from_arrow_type(kind))
         spark.udf.register(f"ldp_perturb_{name}", function.asNondeterministic())

@@ -23,9 +23,8 @@ from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.declared import DECLARATIONS, NAME
 from ldpsql.registry.documents import from_file
-from ldpsql.registry.handles import MECHANISMS, PERMANENT_TABLE
+from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.registry import registry
-from ldpsql.registry.tables import permanent_table
 
 _REFUSALS: dict[str, type[LdpError]] = {kind.code: kind for kind in (SourceRefused, OtherMechanism)}  # of a domain in a table
 
@@ -65,15 +64,13 @@ def _call(name: str, spec: Any, con: DuckDBPyConnection) -> str:
         raise BadSettings("a mechanism in the settings needs a name of letters, digits and _", "for example city")
     written = name if registry().named.get(name) is spec else spec
     try:
-        call = sql_call(registry().mechanism(written, con), con)
+        return sql_call(registry().mechanism(written, con), con)
     except SourceRefused as error:  # the table may be made later, as dbt does
         return _refusal(error, "attach ldpsql again as soon as it can be read")
     except (RowBudgetExceeded, OtherMechanism) as error:  # of the policy or the domain of one table
         return _refusal(error, error.hint)
     except LdpError as error:
         raise BadSettings(f"the mechanism '{name}' in the settings: {error.message}", error.hint) from None
-    table = permanent_table(written)
-    return f"struct_insert({call}, {PERMANENT_TABLE} := {text_literal(table)})" if table else call
 
 
 def _refusal(error: LdpError, hint: str) -> str:

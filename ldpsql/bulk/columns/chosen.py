@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from duckdb import DuckDBPyConnection
 
+from ldpsql import settings
 from ldpsql.bulk.charging import Charge, Charged, charge_of
 from ldpsql.bulk.columns.mechanisms import Columns, by_column, names_of
 from ldpsql.bulk.columns.projection import Projection
 from ldpsql.bulk.permanent import is_permanent, permanent_of
+from ldpsql.bulk.reading.parts import Source
+from ldpsql.engine.identity import Identity
+from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.ledger.permanent import Key
-from ldpsql.registry.tables import TablePolicy, check_new_reports, table_policy
+from ldpsql.registry.tables import TablePolicy, check_policies, table_policy
 from ldpsql.sql.named import mechanism_of
 
 
@@ -44,6 +48,33 @@ class Chosen(NamedTuple):
             )
         return replace(charge, user=charge.user or self.policy.unit) if charge and not self.policy.by_row else charge
 
+    def check(
+        self, projection: Projection, charge: Charge | None, source: Source | None = None, con: DuckDBPyConnection | None = None
+    ) -> None:
+        """Check that the policies of the source allow what happens to its columns.
+
+        A source that is not identified goes by the name of its charge.
+
+        Raises:
+            OutsidePolicy: if they do not.
+
+        """
+        if not settings.load().tables:
+            return
+        named = Identity.named(charge.dataset) if charge else Identity("", ())
+        whose = named
+        if con is not None and source is not None:
+            with cursor_of(con) as cursor:
+                whose = source.whose(cursor, False)
+        check_policies(
+            whose if whose.base else named,
+            projection.uncertified,
+            keep=projection.keep,
+            permanent=projection.permanent is not None,
+            policy=None if self.policy is None else self.policy.name,
+            con=con,
+        )
+
     def projection(
         self,
         charge: Charge | None,
@@ -70,8 +101,6 @@ def chosen_columns(
     keep: Iterable[str],
     policy: str | None,
     con: DuckDBPyConnection | None = None,
-    *,
-    permanent: bool = False,
 ) -> Chosen:
     """Return the columns of a run from its arguments.
 
@@ -80,17 +109,14 @@ def chosen_columns(
         keep: the columns to keep, which a policy has too.
         policy: the name of a policy in the settings.
         con: the connection that may name mechanisms and has the tables of domains.
-        permanent: whether the reports are permanent.
 
     Raises:
-        InvalidParameter: unless either columns or a policy is passed, and if the policy declares permanent reports only.
+        InvalidParameter: unless either columns or a policy is passed.
         RowBudgetExceeded, BadSettings, UnknownName: if the policy cannot be used.
 
     """
     kept = names_of(keep, "keep")
     if policy is None and columns is not None:
-        if not permanent:
-            check_new_reports(columns.values() if isinstance(columns, Mapping) else [columns])
         named = columns if con is None else by_column(columns, lambda mechanism: mechanism_of(mechanism, con))
         return Chosen(named, kept)
     if policy is None or columns is not None or kept:
@@ -98,5 +124,4 @@ def chosen_columns(
             "a run needs either columns with mechanisms or the policy of a table", "policy='people' stands for columns and keep"
         )
     chosen = table_policy(policy, con)
-    chosen.check_reports(permanent=permanent)
     return Chosen(chosen.mechanisms, chosen.keep, chosen)
