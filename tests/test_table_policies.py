@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import ldpsql
 import ldpsql.polars
 from ldpsql import Key, certify
 from ldpsql.cli.export_client import export_client
-from ldpsql.errors import BadSettings, InvalidParameter, LdpError, NotReleased, RowBudgetExceeded, UnknownName
+from ldpsql.errors import BadSettings, InvalidParameter, LdpError, NotReleased, OutsidePolicy, RowBudgetExceeded, UnknownName
 from ldpsql.functions import Registry, registry
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import MetricLdp
@@ -98,7 +99,7 @@ both = "row(city := people_city, other := krr(1, [1, 2]))"
             lambda: export_client("people_city", folder / "city.mjs"),
             lambda: export_client("one_of(city := people_city, other := krr(1, [1, 2]))", folder / "city.mjs"),
         ):
-            with pytest.raises(InvalidParameter, match=r"\[tables.people\] declares permanent reports, .* would draw new ones"):
+            with pytest.raises(OutsidePolicy, match=r"\[tables.people\] declares permanent reports, .* would draw new ones"):
                 run()
         con.register("people", frame.to_arrow())
         ldpsql.attach(con, key=key)
@@ -109,12 +110,11 @@ both = "row(city := people_city, other := krr(1, [1, 2]))"
             "SELECT ldp.perturb({city: city, other: 1}, 'row(city := people_city, other := krr(1, [1, 2]))') FROM people",
             "SELECT ldp.perturb({city: city, other: 1}, 'row({city: people_city, other: krr(1, [1, 2])})') FROM people",
             "SELECT ldp.perturb({city: city, other: 1}, ldp.m.both()) FROM people",
-            "SELECT ldp.declare('lasting', ldp.m.people_city())",
             "FROM ldp.perturb_rows(people, {city: ldp.m.people_city()})",
             "SELECT ldp.perturb_mixed(city, 'a', {a: ldp.m.people_city()}) FROM people",
             "SELECT ldp.perturb_mixed(city, 'a', MAP {'a': ldp.m.people_city()}) FROM people",
         ):
-            with pytest.raises(duckdb.Error, match=r"LDP103.*declares permanent reports, .* in SQL ldp.perturb_once"):
+            with pytest.raises(duckdb.Error, match=r"LDP307.*declares permanent reports, .* in SQL ldp.perturb_once"):
                 con.sql(query).fetchall()
         once = con.sql("SELECT ldp.perturb_once(city, ldp.m.people_city(), id, column_name := 'city') AS city FROM people")
         counted = con.sql("SELECT ldp.ibu(city, ldp.m.people_city()) FROM once").fetchall()
@@ -130,7 +130,7 @@ both = "row(city := people_city, other := krr(1, [1, 2]))"
         con.register("people", frame.to_arrow())
         for call in ("ldp.m.people_city()", "'people_city'", "ldp.m.both()"):
             with (
-                pytest.raises(duckdb.Error, match=r"LDP103.*declares permanent reports"),
+                pytest.raises(OutsidePolicy, match="declares permanent reports"),
                 ldpsql.release(con, "people", {"city": call}, "reports"),
             ):
                 pytest.fail("charged")
@@ -292,3 +292,116 @@ def test_the_lint_knows_the_reports_that_a_policy_names(tmp_path: Path) -> None:
     queries.write_text("SELECT region, avg(age) FROM stored GROUP BY region", encoding="utf-8")
     (place,) = lint_files([queries])
     assert place.finding.remedy == "ldp.mean(age, ldp.m.people_age()); a sum is that times count(age)"
+
+
+# --- a policy binds whoever reads its table, however the table and the mechanism are written ---
+
+BINDING = """
+[mechanisms]
+city = "krr(1, ['Lima', 'Oslo'])"
+[tables.people]
+epsilon = 1
+columns = {{ city = "city" }}
+keep = ["id"]
+permanent = {permanent}
+"""
+MORE = "krr(8, ['Lima', 'Oslo'])"
+
+
+@pytest.fixture
+def bound(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Give a database with the table of a policy, a copy of it under another name, a view and a file."""
+    with ldpsql.connect(str(tmp_path / "wh.duckdb"), key=Key.create(tmp_path / "key")) as con:
+        con.execute("""
+            CREATE TABLE people AS SELECT i AS id, ['Lima', 'Oslo'][1 + i % 2] AS city, i AS ssn FROM range(100) t(i);
+            CREATE TABLE others AS FROM people; CREATE VIEW seen AS FROM people; CREATE TEMP VIEW fleeting AS FROM people;
+            CREATE MACRO of_people() AS TABLE FROM people; COPY people TO 'people.parquet'""")
+        yield con
+
+
+READ = ["people", "main.people", "seen", "of_people()", "'people.parquet'", "read_parquet('peo' || 'ple.parquet')", "fleeting"]
+
+
+@pytest.mark.parametrize("permanent", ["true", "false"])
+def test_sql_draws_from_the_table_of_a_policy_only_with_its_mechanisms(
+    bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, permanent: str
+) -> None:
+    settled(tmp_path, monkeypatch, BINDING.format(permanent=permanent))
+    ldpsql.attach(bound)
+    for source in READ:
+        with pytest.raises(duckdb.Error, match="LDP307"):
+            bound.execute(f"SELECT ldp.perturb(city, ldp.{MORE}) FROM {source}").fetchall()
+    for sql in (
+        f"FROM ldp.perturb_rows(people, {{city: ldp.{MORE}}})",
+        f"SELECT ldp.perturb_mixed(city, 'a', {{a: ldp.{MORE}}}) FROM people",
+        f"SELECT ldp.perturb_once(city, ldp.{MORE}, id) FROM people",
+        f"CREATE TABLE stored AS SELECT (SELECT ldp.perturb(p.city, ldp.{MORE})) FROM people AS p",
+        f"UPDATE people SET city = ldp.perturb(city, ldp.{MORE})",
+        f"PREPARE later AS SELECT ldp.perturb(city, ldp.{MORE}) FROM people; EXECUTE later",
+    ):
+        with pytest.raises(duckdb.Error, match="LDP307"):
+            bound.execute(sql).fetchall()
+    with pytest.raises(duckdb.Error, match="LDP307"):
+        bound.execute(f"SELECT ldp.perturb(city, ldp.{MORE}) FROM people WHERE id = $1", [3]).fetchall()
+    bound.execute(f"SELECT ldp.perturb(city, ldp.{MORE}) FROM others").fetchall()
+    bound.execute("SELECT ldp.perturb_once(city, ldp.m.people_city(), id) FROM fleeting").fetchall()
+    document = bound.execute("SELECT ldp.document(ldp.m.city())").fetchall()[0][0].replace("'", "''")
+    for call in (
+        "struct_update(ldp.m.people_city(), permanent_table := NULL)",
+        *("ldp.m.city()", "ldp.krr(1.0, ['Oslo', 'Lima'])", f"'{document}'", "ldp.declared('mine')"),
+    ):
+        bound.execute("SELECT ldp.declare('mine', ldp.m.people_city())").fetchall()
+        query = f"SELECT ldp.perturb(city, {call}) FROM seen"
+        if permanent == "false":
+            bound.execute(query).fetchall()
+            continue
+        with pytest.raises(duckdb.Error, match=r"LDP307.*declares permanent reports"):
+            bound.execute(query).fetchall()
+
+
+def test_runs_on_the_table_of_a_policy_do_what_it_says_in_every_way_to_perturb(
+    bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled(tmp_path, monkeypatch, BINDING.format(permanent="false"))
+    for source in ("people", "seen", "people.parquet", tmp_path / "people.parquet", bound.sql("FROM people")):
+        for columns, keep in (({"city": MORE}, []), ({"city": "city"}, ["ssn"]), ({"ssn": "krr(1, [1, 2])"}, [])):
+            with pytest.raises(OutsidePolicy, match=r"\[tables.people\] does not allow"):
+                ldpsql.perturb_table(bound, source, "out", columns, keep=keep)
+            with pytest.raises(OutsidePolicy):
+                ldpsql.perturb_copy(bound, source, tmp_path / "out.parquet", columns, keep=keep)
+    assert ldpsql.perturb_table(bound, "seen", "kept", {"city": registry().mechanism("city")}, keep=["id"]).rows == 100
+    assert ldpsql.perturb_table(bound, "others", "free", {"city": MORE}, keep=["ssn"]).rows == 100
+    ledger = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=20))
+    with pytest.raises(OutsidePolicy):  # a frame goes by the name of its charge
+        ldpsql.perturb_batches(FRAME, {"city": MORE}, charge=ldpsql.Charge(ledger, "people"))
+    assert len(ldpsql.perturb_batches(FRAME, {"city": MORE}).read_all()) == len(FRAME)  # and without one by nothing
+    bound.close()
+    command = ["perturb", "people", "out.parquet", "--database", "wh.duckdb", "-c", "city", "-m", MORE, "--keep", "ssn"]
+    ran = CliRunner().invoke(app, command)
+    assert isinstance(ran.exception, OutsidePolicy)
+    assert not (tmp_path / "out.parquet").exists()
+    assert ledger.history() == []
+
+
+def test_a_policy_of_a_view_takes_the_place_of_those_of_its_tables(
+    bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = f'[tables.seen]\nepsilon = 8\ncolumns = {{ city = "{MORE}" }}\n'
+    settled(tmp_path, monkeypatch, BINDING.format(permanent="true") + view)
+    assert ldpsql.perturb_table(bound, "seen", "out", policy="seen").rows == 100
+    with pytest.raises(OutsidePolicy, match="another policy"):
+        ldpsql.perturb_table(bound, "people", "more", policy="seen")
+
+
+def test_a_release_draws_from_no_other_table_than_its_dataset(
+    bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled(tmp_path, monkeypatch, "")
+    ldpsql.attach(bound, ledger=Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=1)))
+    call = "ldp.krr(1, ['Lima', 'Oslo'])"
+    with ldpsql.release(bound, "others", {"city": call}, "reports"):
+        for other in ("people", "seen", "people.parquet", "others JOIN people USING (id, city, ssn)"):
+            source = f"'{other}'" if "." in other else other
+            with pytest.raises(duckdb.Error, match=r"LDP320.*another table or file"):
+                bound.execute(f"SELECT ldp.perturb(city, {call}) FROM {source}").fetchall()
+        bound.execute(f"CREATE TABLE reports AS SELECT ldp.perturb(city, {call}) AS city FROM others")

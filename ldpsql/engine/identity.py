@@ -212,12 +212,6 @@ def identity_of_statement(cursor: DuckDBPyConnection, sql: str) -> Identity | No
     return replace(found, names=tuple(sorted({*found.names, *views})))
 
 
-def identity_of_text(sql: str) -> Identity:
-    """Return the identity of a statement that DuckDB cannot plan: not identified, under all names that the statement has."""
-    words = {*_WORD.findall(sql.casefold()), *(part for text in _strings(sql) for part in (text, *parts(text)))}
-    return Identity("a statement", tuple(sorted(words)))
-
-
 def identity_of_files(name: str, files: Iterable[str], rows: str = "") -> Identity:
     """Return the identity of files that exist, which a path, a folder or a pattern names."""
     paths = {str(Path(file).resolve()) for file in files}

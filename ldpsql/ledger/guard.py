@@ -24,7 +24,7 @@ from ldpsql import settings
 from ldpsql.channels import RepeatedHash
 from ldpsql.engine.arguments import Takes, structs_with
 from ldpsql.engine.connections import CONNECTIONS, guard_number
-from ldpsql.engine.identity import Identity, identity_of_statement, identity_of_text
+from ldpsql.engine.identity import Identity, identity_of_statement
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter, NotReleased
 from ldpsql.ledger import Ledger
 from ldpsql.ledger.digests import all_among
@@ -197,12 +197,12 @@ class Statement:
         _PLANNING.now = True  # to plan the statement again, DuckDB may call this function again
         try:
             with CONNECTIONS.cursor_at(self.catalog, self.search_path) as cursor:
-                whose = identity_of_statement(cursor, self.sql) or identity_of_text(self.sql)
+                whose = identity_of_statement(cursor, self.sql)
                 for mechanism in mechanisms:
                     check_policies(whose, {"": mechanism}, permanent=permanent, con=cursor)
         finally:
             _PLANNING.now = False
-        if guard is not None:
+        if guard is not None and whose is not None:
             guard.check_source(whose)
 
 

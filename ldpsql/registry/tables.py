@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,7 @@ class TablePolicy:
 
 
 def check_policies(
-    whose: Identity,
+    whose: Identity | None,
     columns: Mapping[str, Mechanism],
     *,
     keep: Iterable[str] = (),
@@ -64,7 +64,8 @@ def check_policies(
     policy declares permanent ones, and nothing else.
 
     Args:
-        whose: the source.
+        whose: the source; None if nobody can see what a statement reads, such as a temporary view: only what some policy has
+            may then be drawn.
         columns: the mechanism of each column; the name '' stands for a column whose name is not known.
         keep: the columns whose values pass through.
         permanent: whether the reports are permanent.
@@ -77,24 +78,39 @@ def check_policies(
 
     """
     tables = settings.load().tables
-    bound = _bound(whose, tables)
+    bound = [*tables] if whose is None else _bound(whose, tables)
     if bound and policy is not None and policy not in bound:
         raise _outside(bound[0], f"another policy, [tables.{policy}],")
-    policies = [table_policy(name, con) for name in ([policy] if policy else bound)]
+    policies = _read([policy] if policy else bound, con, all_of_them=whose is not None)
     drawn = [part for column, mechanism in columns.items() for part in _parts(column, mechanism)]
-    if policies:
-        _check_columns(policies, drawn, keep, permanent=permanent)
-    elif not whose.base and not permanent:
-        for name in (name for name, table in tables.items() if table.get("permanent")):
-            if _is_of(name, drawn, con):
-                raise new_reports(name)
+    if bound or policy:
+        _check_columns(policies, drawn, keep, permanent=permanent, seen=whose is not None)
+    elif whose is not None and not whose.base and not permanent:
+        lasting = _read((name for name, table in tables.items() if table.get("permanent")), con, all_of_them=False)
+        for one in lasting:
+            if any(_has(one, "", mechanism) for _, mechanism in drawn):
+                raise new_reports(one.name)
+
+
+def _read(names: Iterable[str], con: DuckDBPyConnection | None, *, all_of_them: bool) -> list[TablePolicy]:
+    """Return policies; unless ``all_of_them`` are needed, one whose domain cannot be read here is left out."""
+    policies = []
+    for name in names:
+        with nullcontext() if all_of_them else suppress(LdpError):
+            policies.append(table_policy(name, con))
+    return policies
 
 
 def _check_columns(
-    policies: list[TablePolicy], drawn: list[tuple[str, Mechanism]], keep: Iterable[str], *, permanent: bool
+    policies: list[TablePolicy], drawn: list[tuple[str, Mechanism]], keep: Iterable[str], *, permanent: bool, seen: bool
 ) -> None:
     for column, mechanism in drawn:
         allowing = [one for one in policies if _has(one, column, mechanism)]
+        if not allowing and not seen:
+            raise OutsidePolicy(
+                "nobody can see which table this statement reads, and no policy has this mechanism",
+                "draw from a table, a view or a file, not from temporary or uncommitted ones, and not with EXECUTE",
+            )
         if not allowing:
             raise _outside(policies[0].name, f"{mechanism.name} with other parameters, or of a column that it does not name,")
         if not permanent and all(one.permanent for one in allowing):
@@ -102,14 +118,6 @@ def _check_columns(
     kept = {name.casefold() for one in policies for name in one.keep}
     if any(name.casefold() not in kept for name in keep):
         raise _outside(policies[0].name, "keeping a column that it does not keep")
-
-
-def _is_of(table: str, drawn: Iterable[tuple[str, Mechanism]], con: DuckDBPyConnection | None) -> bool:
-    """Return whether something is drawn with a mechanism of a policy; a policy that cannot be read here has none."""
-    with suppress(LdpError):
-        policy = table_policy(table, con)
-        return any(_has(policy, "", mechanism) for _, mechanism in drawn)
-    return False
 
 
 def _parts(column: str, mechanism: Mechanism) -> list[tuple[str, Mechanism]]:
