@@ -6,7 +6,7 @@ value: people's data must not reach a log through a message.
 
 from __future__ import annotations
 
-from ldpsql.errors.base import ChangedReports, LdpError, PrivacyLeakWarning, UnchargedReports, UnmarkedReports
+from ldpsql.errors.base import AlikeUsers, ChangedReports, LdpError, PrivacyLeakWarning, UnchargedReports, UnmarkedReports
 from ldpsql.errors.data import (
     BadCounts,
     DataError,
@@ -67,6 +67,7 @@ from ldpsql.errors.usage import (
 
 __all__ = [
     "NOT_PERTURBED",
+    "AlikeUsers",
     "BadCounts",
     "BadSettings",
     "BudgetExceeded",

@@ -21,6 +21,10 @@ class ChangedReports(UserWarning):
     """Permanent reports of a column are charged for another channel than before, so everybody gets new ones."""
 
 
+class AlikeUsers(UserWarning):
+    """Some user ids of a release differ only in space around them or in the form of Unicode: they are other people."""
+
+
 class LdpError(Exception):
     """Base of all errors of ldpsql: ``code``, ``message``, ``hint`` and the exit code of the command line.
 

@@ -105,8 +105,8 @@ class OutsidePolicy(PrivacyError):
 
     Cause: ``[tables.NAME]`` in ``ldpsql.toml`` has another mechanism for a column, keeps fewer columns, or declares permanent
         reports. The table is recognised by what is read, and the mechanism by its fingerprint, however both are written.
-    Cure: Use the policy itself: ``policy='people'``, on the command line ``--table people``, in SQL ``ldp.m.people_city()``; or
-        change the policy, and have the change reviewed (``ldpsql policy diff``).
+    Remedy: Use the policy itself: ``policy='people'``, on the command line ``--table people``, in SQL ``ldp.m.people_city()``.
+        Or change the policy, and have the change reviewed (``ldpsql policy diff``).
     """
 
     code = "LDP307"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.domains.arrays import column_of
-from ldpsql.errors import InvalidParameter, MissingValue, WrongType
+from ldpsql.errors import AlikeUsers, InvalidParameter, MissingValue, WrongType
 from ldpsql.ledger.digests import DIGEST, SIZE, ascending, keyed_digests
 
 EVERYBODY = b""  # stands for each row of a dataset whose rows are its people
@@ -42,6 +43,7 @@ class People:
         counted = pc.value_counts(id_bytes(users))
         if not len(counted):
             raise InvalidParameter("this release has no people", "pass the user id of each row")
+        warn_of_alike(counted.field("values"))
         pseudonyms = pseudonyms_of(counted.field("values"), salt)
         order = ascending(pseudonyms)
         return cls(pseudonyms[order], counted.field("counts").to_numpy()[order])
@@ -58,8 +60,27 @@ def pseudonyms_of(people: pa.Array, salt: bytes) -> NDArray[np.bytes_]:
     return keyed_digests(people, salt)
 
 
+def warn_of_alike(ids: pa.Array) -> None:
+    """Warn if some of the user ids, all different and as bytes, are the same after NFC and without space around them."""
+    try:
+        texts = ids.cast(pa.large_string())
+    except pa.ArrowInvalid:  # bytes that are no text
+        return
+    trimmed = pc.utf8_trim_whitespace(texts)
+    plain_text = pc.all(pc.string_is_ascii(trimmed)).as_py()
+    written = trimmed if plain_text else pc.utf8_trim_whitespace(pc.utf8_normalize(trimmed, form="NFC"))
+    alike = 0 if written.equals(texts) else len(texts) - len(written.unique())
+    if alike:
+        warnings.warn(
+            f"{alike} user ids differ from another one only in space around them or in the form of Unicode, and are charged as "
+            "other people: write each person's id in one way",
+            AlikeUsers,
+            stacklevel=2,
+        )
+
+
 def id_bytes(users: Any) -> pa.Array:
-    """Return user ids as bytes. The number 7 and the string '7' are one user, which can only charge too much.
+    """Return user ids as bytes. The number 7 and the string '7' are one user, which can only charge too much; '07' is another.
 
     Raises:
         MissingValue, WrongType: if an id is NULL or not a string, bytes or a whole number.

@@ -37,7 +37,7 @@ from ldpsql.ledger.entries import (
 )
 from ldpsql.ledger.file import reading, snapshot, writing
 from ldpsql.ledger.keyed import channel_of
-from ldpsql.ledger.people import People, pseudonyms_of
+from ldpsql.ledger.people import People, pseudonyms_of, warn_of_alike
 from ldpsql.ledger.policy import PERMANENT, ROW, Cost, Policy
 from ldpsql.ledger.spending import AccountKey, accounts_of, spend
 from ldpsql.mechanisms.base import CertifiedMechanism
@@ -109,6 +109,8 @@ def charge_columns_once(
     """
     data = Identity.named(dataset) if isinstance(dataset, str) else dataset
     name = ReleaseName(data.name, "", destination)
+    for one in columns.values():
+        warn_of_alike(one.people.unique())
     with reading(ledger.path) as db:
         with snapshot(db):
             policy, salt = policy_of(db)
