@@ -143,6 +143,16 @@ def test_a_release_is_charged_before_it_draws_and_published_after(watched: DuckD
     assert [row["state"] for row in Ledger.open(path).history()] == ["published", "returned"]
 
 
+def test_a_release_that_is_rolled_back_stays_published_and_spent(watched: DuckDBPyConnection, path: Path) -> None:
+    watched.execute("BEGIN")
+    with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
+        watched.execute(PERTURB)
+    watched.execute("ROLLBACK")
+    assert watched.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reports'").fetchall() == [(0,)]
+    assert [(row["state"], row["epsilon"]) for row in Ledger.open(path).history()] == [("published", "1")]
+    assert Ledger.open(path).balances()[0].spent == "1"
+
+
 def test_a_release_again_is_stored_and_draws_nothing(watched: DuckDBPyConnection) -> None:
     with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
         watched.execute(PERTURB)

@@ -9,6 +9,7 @@ import sqlite3
 import tempfile
 import textwrap
 import time
+import warnings
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ import pytest
 import ldpsql
 from ldpsql import Epsilon, KeepOrSpread, NotPrivate
 from ldpsql.errors import (
+    AlikeUsers,
     BudgetExceeded,
     InvalidParameter,
     LedgerDamaged,
@@ -415,3 +417,21 @@ def test_the_ledger_is_only_its_owners(path: Path) -> None:
     Ledger.open(path, Policy(epsilon_budget=1))
     assert os.name == "nt" or path.stat().st_mode & 0o077 == 0
     assert [file.name for file in path.parent.iterdir()] == [path.name]  # nothing is left of making it
+
+
+@pytest.mark.parametrize(
+    ("ids", "alike"),
+    [(["7", "07"], 0), (["a", "a "], 1), (["\u00e9", "e\u0301", " \u00e9"], 2), ([" a", "b"], 0), ([7, 8], 0)],
+)
+def test_ids_are_users_by_their_bytes_and_those_that_look_the_same_are_warned_of(
+    tmp_path: Path, ids: list[Any], alike: int
+) -> None:
+    ledger = Ledger.open(tmp_path / "users", Policy(epsilon_budget=2, privacy_unit="id"))
+    columns = {"city": registry().mechanism("krr(1, ['a', 'b'])")}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ledger.charge("people", columns, "reports", users=ids)
+    messages = [str(one.message) for one in caught if one.category is AlikeUsers]
+    assert [int(message.split()[0]) for message in messages] == ([alike] if alike else [])
+    assert not any(str(one) in message for message in messages for one in ids if len(str(one)) > 1)
+    assert ledger.history()[0]["users"] == len(ids)
