@@ -288,19 +288,6 @@ def test_the_conformance_suite_finds_estimators_that_are_wrong(
 # --- errors of the estimate ---
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_every_estimator_returns_one_share_and_one_interval_for_each_value(name: str) -> None:
-    mechanism = krr("1", 7)
-    estimate = ldpsql.estimate(ldpsql.perturb([0, 1, 2] * 500, mechanism), mechanism, name)
-    table = estimate.to_arrow()
-    assert table.column_names == ["value", "estimate", "std_error", "low", "high"]
-    if registry().estimators[name].distribution:
-        assert estimate.estimate.sum() == pytest.approx(1)
-    inside = (estimate.low <= estimate.estimate) & (estimate.estimate <= estimate.high)
-    assert inside.all() or estimate.of.fit.regularised[0]
-    assert np.isfinite(estimate.std_error).all()
-
-
 @pytest.mark.parametrize("dense", [False, True])
 def test_intervals_cover_the_truth_also_near_zero(dense: bool) -> None:
     mechanism, repeats, n = krr("1", 10), 400, 20_000
@@ -409,18 +396,3 @@ def test_an_estimate_prints_its_rows_and_how_it_came_about() -> None:
     text = repr(ldpsql.estimate(["a", "b", "a"], mechanism))
     assert "ibu of 3 reports under krr: certified" in text
     assert ldpsql.estimate(["a", "b"], mechanism).diagnosis.reports == 2
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_groups_are_estimated_together_as_they_would_be_alone(name: str) -> None:
-    estimator: Estimator = registry().estimator(name)
-    for mechanism in (krr("1", 5), as_matrix(krr("1", 5))):
-        counts = RNG.integers(50, 100, (4, 5)).astype(np.float64)
-        if estimator.needs_groups:
-            all_groups = estimate_counts(mechanism, counts, registry().estimator("ibu")).likelihood
-            estimator = estimator.learnt(all_groups.with_counts(counts.sum(axis=0, keepdims=True)), [all_groups])
-        together = estimate_counts(mechanism, counts, estimator)
-        for group in range(4):
-            alone = estimate_counts(mechanism, counts[group : group + 1], estimator)[0]
-            assert together[group].estimate == pytest.approx(alone.estimate, abs=1e-12)
-            assert together[group].std_error == pytest.approx(alone.std_error, rel=1e-9)

@@ -88,9 +88,12 @@ def test_every_built_in_mechanism_is_tested_here() -> None:
     }  # see test_key_value, test_heavy_hitters, test_hierarchy, test_rectangles, test_rows, test_loloha
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("size", [2, 10, 100, 1000])
-@pytest.mark.parametrize("name", PURE)
+def in_turn(names: list[str], sizes: tuple[int, ...]) -> list[tuple[str, int, str]]:
+    """Return each mechanism with each epsilon, the sizes in turn: each size meets each mechanism, and each epsilon."""
+    return [(name, sizes[(i + j) % len(sizes)], epsilon) for i, name in enumerate(names) for j, epsilon in enumerate(EPSILONS)]
+
+
+@pytest.mark.parametrize(("name", "size", "epsilon"), in_turn(PURE, (2, 10, 100, 1000)))
 def test_realised_epsilon_is_never_above_the_claim(name: str, size: int, epsilon: str) -> None:
     mechanism = made(name, epsilon, size)
     channel = mechanism.channel()
@@ -101,9 +104,7 @@ def test_realised_epsilon_is_never_above_the_claim(name: str, size: int, epsilon
     assert proof.epsilon <= float(epsilon) * (1 + 1e-15)
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("size", [2, 10, 100, 400])
-@pytest.mark.parametrize("name", METRIC)
+@pytest.mark.parametrize(("name", "size", "epsilon"), in_turn(METRIC, (2, 10, 100, 400)))
 def test_realised_epsilon_per_unit_is_never_above_the_claim(name: str, size: int, epsilon: str) -> None:
     mechanism = made(name, epsilon, size)
     proof = certificate(mechanism.channel(), mechanism.claim())

@@ -154,8 +154,8 @@ def test_every_estimator_takes_levels(mixed: DuckDBPyConnection, name: str) -> N
         assert sum(share["estimate"] for share in shares) == pytest.approx(1, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"ems", "observed"}))
-def test_every_estimator_takes_lists(mixed: DuckDBPyConnection, name: str) -> None:
+@pytest.mark.parametrize("name", ["ibu", "inv", "best", "uniform"])  # one of each base
+def test_every_kind_of_estimator_takes_lists(mixed: DuckDBPyConnection, name: str) -> None:
     lists = f"SELECT ldp.ibu_repeated([x, x], ldp.krr(1, cities()), estimator := '{name}(misfit=''allow'')') FROM r"
     assert len(one(mixed, lists)) == 4
 
@@ -394,8 +394,8 @@ def test_values_that_people_publish_are_read_and_never_drawn(mixed: DuckDBPyConn
     assert "canary" not in message
 
 
-@pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"ems", "observed"}))
-def test_every_estimator_takes_published_values_among_the_reports(mixed: DuckDBPyConnection, name: str) -> None:
+@pytest.mark.parametrize("name", ["ibu", "inv", "best", "uniform"])  # one of each base
+def test_every_kind_of_estimator_takes_published_values_among_the_reports(mixed: DuckDBPyConnection, name: str) -> None:
     both = "SELECT ['Lima', 'Oslo', x] AS xs, ['low', 'low', 'open'] AS ls FROM (SELECT unnest(['Lima', 'Oslo', 'Oslo']) AS x)"
     shares = one(mixed, f"SELECT ldp.ibu_mixed(xs, ls, {OPEN}, estimator := '{name}(misfit=''allow'')') FROM ({both})")
     assert sum(share["estimate"] for share in shares) == pytest.approx(1, abs=1e-6) or name == "base_cut"

@@ -360,3 +360,12 @@ class Straight:
 
 def test_steps_that_do_not_bend_are_extrapolated_to_finite_numbers() -> None:
     assert squarem_step(Straight(np.array([0.25, 0.75])), 0).phi == -1.0  # type: ignore[arg-type]  # has what a step needs
+
+
+def test_a_distribution_that_excludes_an_observed_report_has_an_infinite_gap_and_no_likelihood() -> None:
+    table = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
+    one = Likelihood(DenseOperator(table), np.array([[3.0, 4.0, 2.0]]))
+    vertex = np.array([[1.0, 0.0]])  # gives the last report no chance, and the first value no weight there
+    assert one.gap(vertex) == np.inf
+    assert np.isnan(one.log_likelihood(vertex)).all()
+    assert one.misfit(vertex) == np.inf

@@ -83,9 +83,11 @@ def with_nulls(column: pa.Array, valid: NDArray[np.bool_]) -> pa.Array:
 
 
 def _plainer(kind: pa.DataType) -> pa.DataType:
-    """Return the type for the same values in which Arrow can look them up."""
-    if pa.types.is_large_list(kind):  # as Polars has them
-        return pa.list_(kind.value_type)
+    """Return the type for the same values in which Arrow can look them up, also in lists and structs."""
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):  # Polars has large ones
+        return pa.list_(kind.value_field.with_type(_plainer(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plainer(field.type)) for field in kind])
     if pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):

@@ -96,6 +96,21 @@ def _numbered(column: pa.Array) -> np.ndarray:
     return np.asarray(column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False))
 
 
+def _ranked(column: pa.Array) -> np.ndarray:
+    """Return the numbers of the distinct values of a flat column, in ascending order, wherever in the column they are."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    encoded = column.dictionary_encode(null_encoding="encode")
+    number, values = encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary
+    try:
+        order = pc.array_sort_indices(values).to_numpy()
+    except pa.ArrowNotImplementedError:  # Arrow sorts no views, and no half floats
+        return np.asarray(number)
+    ranks = np.empty(len(values), dtype=np.int64)
+    ranks[order] = np.arange(len(values))
+    return np.asarray(ranks[number])
+
+
 def _keys(column: pa.Array) -> Words64:
     """Return a row of words for each value of a column; rows are equal if and only if the values are."""
     if pa.types.is_struct(column.type):
@@ -115,4 +130,4 @@ def _keys(column: pa.Array) -> Words64:
         return np.concatenate([lengths.astype(np.uint64)[:, None], out.reshape(len(column), -1)], axis=1)
     if pa.types.is_integer(column.type) and not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)[:, None])
-    return _numbered(column).astype(np.uint64)[:, None]
+    return _ranked(column).astype(np.uint64)[:, None]

@@ -12,7 +12,7 @@ from ldpsql.functions import registry
 from ldpsql.testing import Enumeration, enumerated
 
 SMALL = {
-    "blahut_arimoto": "blahut_arimoto(1, [0, 1, 2, 3], [4, 3, 2, 1], columns=2)",
+    "blahut_arimoto": "blahut_arimoto(3, [0, 1, 2, 3], [4, 3, 2, 1], columns=2)",
     "encoding": "encoding(1, ['a', 'b', 'c'], 'hadamard')",
     "exponential": "exponential(1, [0, 1, 2, 3], columns=2)",
     "gaussian": "gaussian(2, 0, 4, '0.001', bins=4)",

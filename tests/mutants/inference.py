@@ -25,7 +25,7 @@ MUTANTS = (
         "        return 2.0 * np.nan_to_num(",
         "        return 1.0 * np.nan_to_num(",
         "the likelihood ratio statistic is half of what it is",
-        "tests/test_estimators.py",
+        "tests/laws/test_estimates.py",
     ),
     # The solver and its status
     Mutant(
@@ -33,14 +33,14 @@ MUTANTS = (
         "Status.CERTIFIED if one.gap(theta)[0] <= tolerance else",
         "Status.CERTIFIED if one.gap(theta)[0] <= 1000 * tolerance else",
         "a gap of 1,000 times the tolerance is certified",
-        "tests/test_solver.py tests/test_estimators.py",
+        "tests/laws/test_estimates.py tests/test_solver.py tests/test_estimators.py",
     ),
     Mutant(
         "ldpsql/inference/solver/mle.py",
         "return theta, clear & (likelihood.gap(theta) <= tolerance)",
         "return theta, clear",
         "maxima of small tables are certified without their gap",
-        "tests/test_solver.py tests/test_estimators.py",
+        "tests/laws/test_estimates.py tests/test_solver.py tests/test_estimators.py",
     ),
     Mutant(
         "ldpsql/inference/solver/mle.py",
@@ -54,7 +54,7 @@ MUTANTS = (
         "return Status.OUT_OF_STEPS if self.steps >= self._allowed else Status.ROUNDED",
         "return Status.ROUNDED",
         "a solve without steps left says that rounding ended it",
-        "tests/test_solver.py::test_a_deadline_and_a_number_of_steps_end_a_solve_with_an_honest_status",
+        "tests/laws/test_estimates.py",
     ),
     Mutant(
         "ldpsql/inference/solver/remembered.py",
