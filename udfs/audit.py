@@ -110,7 +110,9 @@ def rate_distortion(handles: Handles, priors: Column, betas: Doubles) -> pa.Arra
     slopes = iter(plain(betas).to_pylist())
 
     def bounds(mechanism: Mechanism, prior: np.ndarray) -> dict[str, float]:
-        return asdict(information.rate_distortion(mechanism, prior, float(next(slopes))))
+        if (slope := next(slopes)) is None:
+            raise InvalidParameter("beta must be a number", "for example 1.0")
+        return asdict(information.rate_distortion(mechanism, prior, slope))
 
     return pa.array(_over(bounds, handles, priors))
 

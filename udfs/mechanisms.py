@@ -28,7 +28,7 @@ from ldpsql.functions import (
     statement_of,
     values_type,
 )
-from ldpsql.mechanisms import Parts, Product
+from ldpsql.mechanisms import InvalidParameter, Parts, Product
 
 
 @guarded
@@ -82,7 +82,9 @@ def written(*parameters: Texts) -> pa.Array:
         parameters: for each, its name, empty if it may have another type than a list, and its SQL.
 
     """
-    for row in zip(*(plain(column).to_pylist() for column in parameters), strict=True):
+    if len(parameters) % 2:
+        raise InvalidParameter("each parameter needs its name and its SQL", "call the constructor of a mechanism")
+    for row in zip(*(plain(column).fill_null("").to_pylist() for column in parameters), strict=True):
         for name, text in zip(row[::2], row[1::2], strict=True):
             if name:
                 check_listed(name, text)
