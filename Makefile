@@ -68,14 +68,16 @@ test-lowest: $(LOWEST_STAMP)  ## the same tests with the oldest versions that ar
 
 ROUNDS ?= 25
 BULK ?= 6
+BUILDS ?= 10
 TABLES ?= 6
 FUZZ ?= 20000
 FLIPS ?= 200
 REQUESTS ?= 100
-test-stress: $(STAMP)  ## kill -9, damage, nonsense and load; in full: make test-stress ROUNDS=1000 BULK=50 FUZZ=1000000 FLIPS=1500 REQUESTS=1000
+test-stress: $(STAMP) $(DBT_STAMP)  ## kill -9, damage, nonsense and load; in full: make test-stress ROUNDS=1000 BULK=50 FUZZ=1000000 FLIPS=1500 REQUESTS=1000
 	$(RUN)python -m tests.stress.kill --rounds $(ROUNDS)
 	$(RUN)python -m tests.stress.bulk_kill $(BULK)
 	$(RUN)python -m tests.stress.table_kill $(TABLES)
+	$(DBT)/bin/python -m tests.stress.dbt_kill $(BUILDS)
 	$(RUN)python -m tests.stress.damage --flips $(FLIPS)
 	$(RUN)python -m tests.stress.service --requests $(REQUESTS)
 	$(RUN)python -W ignore -m tests.stress.fuzz --count $(FUZZ)

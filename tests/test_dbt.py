@@ -144,6 +144,7 @@ def test_what_would_overspend_or_failed_is_not_published(project: Path) -> None:
 RUN = ("run", "--select", "new_people", "reports")
 
 
+@pytest.mark.timeout(1200)  # many builds
 def test_a_bad_value_blocks_nobody_and_a_renamed_model_finds_its_reports(project: Path) -> None:
     for command in (("seed",), RUN):
         assert dbt(project, *command).returncode == 0
@@ -189,6 +190,7 @@ def test_a_bad_value_blocks_nobody_and_a_renamed_model_finds_its_reports(project
     assert check_paid(project, 2301)[-1] == (1, "published")
 
 
+@pytest.mark.timeout(1200)  # many builds
 def test_a_build_that_is_killed_anywhere_is_made_good_by_one_command(project: Path) -> None:
     dbt(project, "seed")
     ledger = project / "people.ledger"

@@ -236,6 +236,16 @@ def test_a_frame_is_charged_before_it_is_drawn(spark: SparkSession, people: str,
     assert not (tmp_path / "twice").exists()
 
 
+def test_a_value_outside_of_the_domain_charges_nobody(spark: SparkSession, people: str, tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "users.ledger", Policy(epsilon_budget=2, privacy_unit="id"))
+    city = "CASE id WHEN 7 THEN 'Atlantis' ELSE city END AS city"
+    frame = spark.read.parquet(people).limit(1000).selectExpr("id % 500 AS id", city)
+    with pytest.raises(Exception, match="LDP302"):
+        ldp_spark.perturb(frame, {"city": MECHANISMS["krr"]}, str(tmp_path / "r"), charge=Charge(ledger, "people", user="id"))
+    assert ledger.history() == []
+    assert not (tmp_path / "r").exists()
+
+
 def test_users_are_charged_for_each_of_their_rows(spark: SparkSession, people: str, tmp_path: Path) -> None:
     frame = spark.read.parquet(people).limit(1000).selectExpr("id % 500 AS id", "city")
     ledger = Ledger.open(tmp_path / "users.ledger", Policy(epsilon_budget=2, privacy_unit="id"))
