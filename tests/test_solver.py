@@ -27,7 +27,7 @@ from ldpsql.inference.operators import (
 )
 from ldpsql.inference.solver import mle, newton
 from ldpsql.inference.solver.interior import interior_maximum
-from ldpsql.inference.solver.mle import maximise, solve
+from ldpsql.inference.solver.mle import _ended, maximise, solve
 from ldpsql.inference.solver.objective import Point
 from ldpsql.inference.solver.squarem import squarem_step
 from ldpsql.inference.solver.uniqueness import unique
@@ -178,6 +178,25 @@ def test_a_deadline_and_a_number_of_steps_end_a_solve_with_an_honest_status(woun
     diagnosis = ldpsql.estimate([0, 1, 1], "krr(epsilon=0.1, domain=[0, 1])", "ibu(stop=1000000, deadline=100)").diagnosis
     assert diagnosis.status == "out of time"
     assert 0 < diagnosis.iterations < 1_000_000
+
+
+def test_a_solve_is_certified_if_and_only_if_its_gap_is_at_most_the_tolerance() -> None:
+    one = Likelihood(DenseOperator(np.array([[0.75, 0.25], [0.25, 0.75]])), np.array([[3.0, 2.0]]))
+    even = np.array([[0.5, 0.5]])
+    gap = float(one.gap(even)[0])
+    assert _ended(one, even, gap, Limits(0)) is Status.CERTIFIED
+    for tolerance in (gap / 500, gap * (1 - 1e-9)):
+        assert _ended(one, even, tolerance, Limits(0)) is Status.OUT_OF_STEPS
+        assert _ended(one, even, tolerance, Limits(1)) is Status.ROUNDED
+        assert _ended(one, even, tolerance, Limits(0, 0.0)) is Status.OUT_OF_TIME
+
+
+def test_a_distribution_that_excludes_an_observed_report_has_no_likelihood_and_no_gap() -> None:
+    likelihood = Likelihood(DenseOperator(np.array([[1.0, 0.0], [0.5, 0.5]])), np.array([[2.0, 2.0]]))
+    corner, even = np.array([[1.0, 0.0]]), np.array([[0.5, 0.5]])
+    assert np.isnan(likelihood.log_likelihood(corner)).all()
+    assert likelihood.gap(corner)[0] == likelihood.misfit(corner)[0] == np.inf
+    assert likelihood.misfit(even)[0] == pytest.approx(4 * np.log(0.5 / 0.75) + 4 * np.log(0.5 / 0.25))
 
 
 def test_a_deadline_in_sql_ends_a_solve_in_time(wound: Callable[[], None]) -> None:
