@@ -84,11 +84,11 @@ def written(*parameters: Texts) -> pa.Array:
     """
     if len(parameters) % 2:
         raise InvalidParameter("each parameter needs its name and its SQL", "call the constructor of a mechanism")
-    for row in zip(*(plain(column).fill_null("").to_pylist() for column in parameters), strict=True):
+    for row in zip(*(plain(column).to_pylist() for column in parameters), strict=True):
         for name, text in zip(row[::2], row[1::2], strict=True):
             if name:
-                check_listed(name, text)
-            check_written(text)
+                check_listed(name, text or "")
+            check_written(text or "")
     return pa.array([".*"] * len(parameters[0]), pa.string())
 
 
