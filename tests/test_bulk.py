@@ -689,7 +689,7 @@ def test_a_refused_source_is_named_by_its_file_and_no_folder(db: DuckDBPyConnect
         with pytest.raises(SourceRefused, match=file) as caught:
             perturb_copy(db, source, "out", {"city": CITY, "age": "krr(epsilon=1, domain=[1, 2])"})
         assert "many" not in str(caught.value)
-    changed = unchanged(["in/odd.csv", "in/home=Lima/L.parquet"], lambda *_: pa.table({"x": [1]}).to_reader())
+    changed = unchanged(["in/odd.csv", "in/home=Lima/L.parquet"], lambda *_: pa.table({"x": [1]}).to_reader(), os.stat)
     Path("in/home=Lima/L.parquet").unlink()
     with pytest.raises(SourceRefused, match=r"'L\.parquet' changed") as caught:
         changed([], (), ()).read_all()

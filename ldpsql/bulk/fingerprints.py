@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from glob import has_magic
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -20,6 +19,7 @@ from ldpsql.engine.identity import parts, table_of
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import OtherMechanism, SourceRefused
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.agreement import (
     NONE,
@@ -190,30 +190,33 @@ def of_frame(frame: Any, column: str) -> Fingerprints | None:
 
 def of_source(con: DuckDBPyConnection, source: str, column: str) -> Fingerprints | None:
     """Return the fingerprints of a column of a table or of files; None for formats that cannot hold any, such as CSV."""
-    if "://" in source:  # on the network: only DuckDB opens it
-        return None
     try:
         read = source_of(con, source)
     except SourceRefused:  # the next reader raises it
         return None
     if read.files:
-        return of_files(str(read.kind), read.files, column)
+        return of_files(con, str(read.kind), read.files, column)
     with cursor_of(con) as cursor:
         return of_table(cursor, source, column)
 
 
-def of_files(kind: str, files: Iterable[str], column: str) -> Fingerprints | None:
+def of_files(con: DuckDBPyConnection | None, kind: str, files: Iterable[str], column: str) -> Fingerprints | None:
     """Return the fingerprints of a column of files of one format; None if the format cannot hold any."""
     if kind not in ("parquet", "arrow"):
         return None
-    return NONE.union(*(of_schema(_schema(kind, file), column) for file in files))
+    return NONE.union(*(of_schema(_schema(con, kind, Place(file)), column) for file in files))
 
 
-def _schema(kind: str, file: str) -> pa.Schema:
+def _schema(con: DuckDBPyConnection | None, kind: str, place: Place) -> pa.Schema:
+    """Return the schema of a file, at a URL of Parquet only its metadata."""
+    if kind == "parquet" and con is not None and place.is_url:
+        with cursor_of(con) as cursor:
+            pairs = cursor.execute("SELECT key, value FROM parquet_kv_metadata(?)", [place.text]).fetchall()
+        return pa.schema([], dict(pairs))
     if kind == "parquet":
-        return pq.read_schema(file)
-    with pa.memory_map(file) as mapped:
-        return pa.ipc.open_file(mapped).schema
+        return pq.read_schema(place.text)
+    with place.files_system().open(place.text) if place.is_url else pa.memory_map(place.text) as opened:
+        return pa.ipc.open_file(opened).schema
 
 
 def check_files(path: str, column: str, mechanism: Mechanism) -> None:
@@ -223,11 +226,12 @@ def check_files(path: str, column: str, mechanism: Mechanism) -> None:
         OtherMechanism: if the metadata of a file name another mechanism.
 
     """
-    if "://" in path or not (format_of(Path(path)) or has_magic(path)):
+    place = Place.of(path)
+    if place.is_url or not (format_of(place.path) or place.is_pattern or os.path.isdir(path)):
         return
     with suppress(SourceRefused, OSError, pa.ArrowException):
-        kind, files = files_of(Path(path))
-        check_agreement(of_files(kind, files, column) or NONE, mechanism)
+        kind, files = files_of(None, place)
+        check_agreement(of_files(None, kind, files, column) or NONE, mechanism)
 
 
 def agreed(

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from inspect import signature
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import duckdb
@@ -37,6 +36,7 @@ from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.names import IBU
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
+from ldpsql.places import Place
 from ldpsql.registry.agreement import Fingerprints, check_agreement
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
@@ -197,7 +197,7 @@ def _drawn_by(
 def _counted_file(path: str, columns: list[str], mechanism: Mechanism | str | None) -> tuple[Counts, Mechanism]:
     """Return the counts of the reports in files, and the mechanism that drew them."""
     with duckdb.connect() as con:
-        source = source_of(con, Path(path))
+        source = source_of(con, Place.of(path))
         source.check(columns)
         drawn_by = _drawn_by(columns, mechanism, lambda name: of_source(con, path, name))
         read = (_structs(part.read(columns, [], columns), columns) for part in source.parts)

@@ -21,6 +21,7 @@ from ldpsql.bulk.groups.rows import CELL, PLACE, check_keys, keys_named, result_
 from ldpsql.bulk.groups.runs import GroupRun, Select, Task
 from ldpsql.bulk.meter import Progress
 from ldpsql.bulk.prepared import destination_of
+from ldpsql.bulk.reading.files import pattern_at
 from ldpsql.domains.arrays import shown_class
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.groups import GROUPS_AT_ONCE, estimated, refuse_pairs
@@ -33,6 +34,7 @@ from ldpsql.inference.counting import operator_of
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.names import IBU, KIND
+from ldpsql.places import Place
 from ldpsql.quoting import quoted
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
@@ -69,7 +71,7 @@ def estimate_groups(
 
     Args:
         con: a connection with ldpsql attached as ``ldp``; a cursor of it does the work, in transactions of its own.
-        reports: what ``query_table`` takes: a table, a view, a Parquet file or a pattern.
+        reports: what ``query_table`` takes: a table, a view, a Parquet file, a pattern, or a URL of these.
         into: the name of the table to make, ``name`` or ``schema.name``.
         report: the column of the reports; NULL reports are left out, and so are groups that have only these.
         keys: the columns that define the groups.
@@ -94,7 +96,7 @@ def estimate_groups(
 
     """
     check_keys(report, keys)
-    source = _named(reports)
+    source = _named(con, reports)
     drew, method = agreed(of_source(con, source, report), mechanism, con), registry().estimator(estimator)
     refuse_pairs(drew)
     with cursor_of(con) as cursor:
@@ -110,13 +112,15 @@ def estimate_groups(
     return run.groups
 
 
-def _named(reports: object) -> str:
+def _named(con: DuckDBPyConnection, reports: object) -> str:
     """Return the name of a table or the path of files."""
     if not isinstance(reports, str | os.PathLike):
         raise InvalidParameter(
             f"the reports must be a table or files, not {shown_class(reports)}", "name a frame: con.register('reports', frame)"
         )
-    return os.fspath(reports)
+    place = Place.of(reports)
+    place.open_to(con)
+    return pattern_at(place).text if place.is_url or "/" in place.text else place.text
 
 
 def _written(con: DuckDBPyConnection, run: GroupRun, drew: Mechanism, learned: Learned) -> Iterator[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from ldpsql.bulk.writing.forms import Form
 from ldpsql.bulk.writing.orders import Order
 from ldpsql.domains.arrays import shown_class
 from ldpsql.errors import DestinationRefused, InvalidParameter
+from ldpsql.places import Place
 from ldpsql.reports import type_of
 
 
@@ -71,7 +72,7 @@ def check_partition(form: Form, projection: Projection) -> None:
         raise InvalidParameter("no column is left to be written into the files of a partition", "partition by fewer columns")
 
 
-def check_destination(target: Path, form: Form, projection: Projection, source: Source) -> None:
+def check_destination(target: Place, form: Form, projection: Projection, source: Source) -> None:
     """Check that reports can go to files.
 
     Raises:
@@ -81,9 +82,13 @@ def check_destination(target: Path, form: Form, projection: Projection, source: 
     nested = any(pa.types.is_nested(type_of(mechanism.reports)) for mechanism in projection.mechanisms.values())
     if nested and form.kind in ("csv", "json"):
         raise DestinationRefused("reports that are lists or structs cannot be read back from text", "write .parquet or .arrow")
-    files = [Path(name).resolve() for name in source.files]
-    if any(target.resolve() in (file, *file.parents) for file in files):
+    files, itself = [_resolved(Place(name)) for name in source.files], _resolved(target)
+    if any(itself in (file, *file.parents) for file in files):
         raise DestinationRefused("the destination is the source itself, or holds it", "write the reports somewhere else")
+
+
+def _resolved(place: Place) -> PurePath:
+    return place.path if place.is_url else Path(place.text).resolve()
 
 
 def task_of(

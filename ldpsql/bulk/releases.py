@@ -30,6 +30,7 @@ from ldpsql.ledger.policy import ROW
 from ldpsql.ledger.witness import others
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.names import MECHANISM_HANDLE
+from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.tables import check_policies
@@ -76,6 +77,7 @@ def release(
 
     """
     con = duckdb_of(con)
+    Place.of(dataset).open_to(con)
     guard = guard_of(con, name)
     if guard is None or guard.ledger is None:
         raise NotReleased("this connection has no ledger", GIVE_LEDGER)

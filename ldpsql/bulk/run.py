@@ -34,13 +34,15 @@ from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.prepared import check_destination, check_partition, destination_of, opened_source, task_of
 from ldpsql.bulk.writing.forms import Form
 from ldpsql.bulk.writing.orders import Drawing, Order, check_order
-from ldpsql.bulk.writing.staging import Staging, already_exists
+from ldpsql.bulk.writing.staging import already_exists
 from ldpsql.bulk.writing.tables import check_writable, database_of, is_there, read_from, table_name
+from ldpsql.bulk.writing.upload import check_url, staging_at
 from ldpsql.engine.interrupting import stops_with_connection
 from ldpsql.errors import DestinationRefused, InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import uncharged
+from ldpsql.places import Place
 
 
 @dataclass
@@ -83,9 +85,9 @@ def perturb_copy(
     Args:
         con: finds tables, reads and writes files; the functions of ldpsql need not be attached.
         source: the name of a table or view; a Parquet, CSV, JSON or Arrow file, a pattern with ``*``, or a folder of Parquet
-            files; an Arrow or Polars frame or stream.
-        destination: ``*.parquet``, ``*.csv``, ``*.csv.gz``, ``*.json`` or ``*.arrow`` for one file; a name without suffix for a
-            folder of Parquet files, which is drawn and resumed by input file, or by some row groups of one.
+            files, by its path or its URL, such as ``s3://bucket/people.parquet``; an Arrow or Polars frame or stream.
+        destination: ``*.parquet``, ``*.csv``, ``*.csv.gz``, ``*.json`` or ``*.arrow`` for one file, by its path or its URL; a
+            path without suffix for a folder of Parquet files, which is drawn and resumed by input file, or by row groups of it.
         columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
             The mechanism of a row, such as ``row(city=krr(...), age=...)``, stands for those of its columns.
         policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
@@ -114,11 +116,12 @@ def perturb_copy(
 
     """
     check_order(order)
-    target = Path(destination_of(destination)).absolute()
+    target = Place.of(destination_of(destination)).absolute()
     chosen = chosen_columns(columns, keep, policy, con)
     charge = chosen.charge(charge, con)
     projection = chosen.projection(charge, con, permanent=permanent, key=key, user=user)
-    form = Form.of(target, names_of(partition_by, "partition_by"))
+    form = Form.of(target.path, names_of(partition_by, "partition_by"))
+    check_url(target, folder=form.folder)
     check_partition(form, projection)
     opened = opened_source(con, source, projection, charge, split=form.folder)
     check_destination(target, form, projection, opened)
@@ -126,8 +129,8 @@ def perturb_copy(
     check_ledger(con, charge)
     drawing = Drawing(con, opened, projection, Meter(opened.rows, progress))
     task = task_of(opened, projection, form, order=order, buckets=drawing.buckets, charge=charge)
-    pay = partial(charged, con, charge, opened, projection, str(target))
-    with Staging.at(target, form.suffix) as staging:
+    pay = partial(charged, con, charge, opened, projection, target.shown)
+    with staging_at(target, form.suffix) as staging:
         token = staging.begin(task, replace=replace, resume=resume)
         if token is None:
             token = pay(again=replace, resume=resume, shuffled=order == "random")

@@ -49,8 +49,9 @@ def estimate_into(
     from ldpsql.cli.source import compared, drawn_by
     from ldpsql.errors import UnmarkedReports
     from ldpsql.estimates.fitting import estimator_of_shares
+    from ldpsql.places import pattern_of
 
-    reports = str(Path(source) / "**" / "*.parquet") if Path(source).is_dir() else source
+    reports = pattern_of(source)
     with _written(database, source) as con, warnings.catch_warnings():
         warnings.simplefilter("ignore", UnmarkedReports)  # the note of `compared` says it
         sql_of(con, source, [column, *keys])  # columns that do not exist are refused by name

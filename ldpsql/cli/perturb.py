@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 def perturb(
     source: Annotated[
-        str, typer.Argument(help="A Parquet, CSV, JSON or Arrow file, a pattern, a folder, or a table.", metavar="IN")
+        str,
+        typer.Argument(help="A Parquet, CSV, JSON or Arrow file, a pattern, a folder, a URL, or a table.", metavar="IN"),
     ],
-    destination: Annotated[str, typer.Argument(help="A file, a folder (no suffix), or with --table a table.", metavar="OUT")],
+    destination: Annotated[
+        str, typer.Argument(help="A file, a URL, a folder (no suffix), or with --table a table.", metavar="OUT")
+    ],
     column: Annotated[
         list[str] | None,
         typer.Option("--column", "-c", help="A column to perturb; repeat both for several, or name none for a row(...)."),
@@ -106,29 +109,25 @@ def _columns(columns: list[str], mechanisms: list[str], policy: str | None) -> d
 @contextmanager
 def _reporting_interrupts(con: DuckDBPyConnection | None, destination: str) -> Iterator[None]:
     """Within a ``with`` block, report on stderr after an interrupt whether the table or the files were published."""
-    from ldpsql.bulk.writing.staging import staging_folder
+    from ldpsql.bulk.writing.upload import staged_at
+    from ldpsql.places import Place
 
     before = _identity(con, destination)
     try:
         yield
     except KeyboardInterrupt:
         outcome = "nothing was published" if _identity(con, destination) == before else "the reports were published"
-        more = "; --resume goes on" if con is None and staging_folder(Path(destination).absolute()).exists() else ""
+        more = "; --resume goes on" if con is None and staged_at(Place.of(destination).absolute()).exists() else ""
         typer.echo(f"interrupted: {outcome}{more}", err=True)
         raise typer.Exit(130) from None
 
 
-def _identity(con: DuckDBPyConnection | None, destination: str) -> tuple[int, ...] | None:
+def _identity(con: DuckDBPyConnection | None, destination: str) -> tuple[object, ...] | None:
     """Return what distinguishes a table, a file or a folder from what replaces it, or None if it does not exist."""
     from ldpsql.bulk.writing.tables import identity
+    from ldpsql.places import Place
 
-    if con is not None:
-        return identity(con, destination)
-    path = Path(destination)
-    if not path.exists():
-        return None
-    status = path.stat()
-    return status.st_ino, status.st_mtime_ns
+    return Place.of(destination).state() if con is None else identity(con, destination)
 
 
 def _summary(run: Run) -> str:

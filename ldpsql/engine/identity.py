@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from glob import glob, has_magic
@@ -212,11 +212,12 @@ def identity_of_statement(cursor: DuckDBPyConnection, sql: str) -> Identity | No
     return replace(found, names=tuple(sorted({*found.names, *views})))
 
 
-def identity_of_files(name: str, files: Iterable[str], rows: str = "") -> Identity:
-    """Return the identity of files that exist, which a path, a folder or a pattern names."""
-    paths = {str(Path(file).resolve()) for file in files}
-    itself = min(paths) if len(paths) == 1 else os.path.abspath(name)
-    return Identity(itself, tuple(sorted({itself, *paths, *map(_inode, paths)})), tuple(sorted(paths)), rows)
+def identity_of_files(name: str, files: Sequence[str], rows: str = "") -> Identity:
+    """Return the identity of files that exist, which a path, a folder, a pattern or a URL names."""
+    paths = {str(Path(file).resolve()) for file in files if "://" not in file}
+    found = paths | {without_secrets(file) for file in files if "://" in file}
+    itself = min(found) if len(found) == 1 else canonical(name) if "://" in name else os.path.abspath(name)
+    return Identity(itself, tuple(sorted({itself, *found, *map(_inode, paths)})), tuple(sorted(found)), rows)
 
 
 def digest_of(cursor: DuckDBPyConnection, query: str, *parameters: object) -> str:

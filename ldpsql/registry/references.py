@@ -17,6 +17,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidDomain, LdpError, OtherMechanism, SourceRefused
+from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
 
 _KEYS = {"table", "file", "column", "order", "fingerprint"}
@@ -74,10 +75,11 @@ def _read(cursor: DuckDBPyConnection, reference: Mapping[str, str]) -> pa.Array:
         names = [reference["column"], *([reference["order"]] if "order" in reference else [])]
         if "table" in reference:
             source = cursor.table(reference["table"])
-        elif not Path(reference["file"]).is_file():
+        elif not (place := Place.of(reference["file"])).is_url and not Path(place.text).is_file():
             raise SourceRefused(f"there is no file {reference['file']}", "give its path, relative to ldpsql.toml")
         else:
-            source = cursor.sql(f"FROM {text_literal(reference['file'])}")  # a literal
+            place.open_to(cursor)
+            source = cursor.sql(f"FROM {text_literal(place.text)}")  # a literal
         table = source.project(", ".join(f"{quoted(name)} AS c{place}" for place, name in enumerate(names))).to_arrow_table()
     except LdpError as error:
         refusal = error
@@ -90,7 +92,9 @@ def _read(cursor: DuckDBPyConnection, reference: Mapping[str, str]) -> pa.Array:
 
 
 def _place(reference: Mapping[str, str]) -> str:
-    return f"the table '{reference['table']}'" if "table" in reference else f"the file '{Path(reference['file']).name}'"
+    return (
+        f"the table '{reference['table']}'" if "table" in reference else f"the file '{Place.of(reference['file']).path.name}'"
+    )
 
 
 def _domain(column: pa.Array) -> Domain:

@@ -17,7 +17,7 @@ from ldpsql.settings.json_text import read_json
 
 
 def _beside_the_file(path: str, info: ValidationInfo) -> str:
-    return str(Path(info.context or "", path))
+    return path if "://" in path else str(Path(info.context or "", path))
 
 
 def _files_beside_the_file(mechanism: str | dict[str, Any], info: ValidationInfo) -> str | dict[str, Any]:

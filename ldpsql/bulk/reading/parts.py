@@ -14,6 +14,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.columns.mechanisms import check_columns
 from ldpsql.engine.identity import Identity
 from ldpsql.errors import SourceRefused
+from ldpsql.places import Place
 
 FileFormat: TypeAlias = Literal["parquet", "csv", "json", "arrow"]
 Kind: TypeAlias = FileFormat | Literal["table"]
@@ -42,7 +43,7 @@ class Part:
     @property
     def title(self) -> str:
         """What a message calls it: its file, without folders, whose names may hold values; else the source."""
-        return f"the file '{Path(self.files[0]).name}'" if len(self.files) == 1 else "the source"
+        return f"the file '{Place(self.files[0]).path.name}'" if len(self.files) == 1 else "the source"
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,13 @@ import os
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
-from glob import has_magic
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
-from ldpsql.bulk.reading.files import EXPECTED, format_of, stored
+from ldpsql.bulk.reading.files import EXPECTED, format_of, pattern_at, stored
 from ldpsql.bulk.reading.parts import Part, Source
 from ldpsql.bulk.reading.relations import selected, snapshot_of
 from ldpsql.bulk.reading.streams import stream
@@ -22,6 +20,7 @@ from ldpsql.domains.arrays import is_pandas_frame, pandas_names
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_statement
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import LdpError, SourceRefused
+from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
 
 _UNKNOWN_TO_DUCKDB = {".arrow": "ipc", ".feather": "ipc", ".pq": "parquet"}  # suffixes, and Arrow's names of their formats
@@ -32,8 +31,8 @@ def source_of(con: DuckDBPyConnection, source: Any, *, split: bool = False) -> S
 
     Args:
         con: the database with the tables; a cursor of it reads, which sees neither its temporary tables nor its variables.
-        source: the name of a table or view; a file, a folder of Parquet files or a pattern with ``*``; a frame of Arrow, Polars
-            or pandas.
+        source: the name of a table or view; a file, a folder of Parquet files or a pattern with ``*``, by its path or its URL;
+            a frame of Arrow, Polars or pandas.
         split: cut files into parts; otherwise the source is one part.
 
     Raises:
@@ -43,22 +42,26 @@ def source_of(con: DuckDBPyConnection, source: Any, *, split: bool = False) -> S
     try:
         if not isinstance(source, str | os.PathLike):
             return _streamed(source)
-        path = Path(source)
-        if isinstance(source, os.PathLike) or format_of(path) or has_magic(source):
-            return stored(con, path, split=split)
+        place = Place.of(source)
+        if not isinstance(source, str) or place.is_url or place.is_pattern or format_of(place.path):
+            return stored(con, place, split=split)
         try:
             return _table(con, source)
         except duckdb.CatalogException:
-            return stored(con, path, split=split)
+            return stored(con, place, split=split)
     except LdpError as error:
         refusal = error
     except Exception:  # noqa: BLE001  # DuckDB, Arrow, the file system: messages may quote what is in the file
         refusal = SourceRefused(
-            f"'{source}' cannot be read" if isinstance(source, str | os.PathLike) else "this frame cannot be read",
+            f"{_called(source)} cannot be read",
             f"is it complete, and of the format that its name says? {EXPECTED}",
         )
     refusal.__context__ = refusal.__cause__ = None
     raise refusal.with_traceback(None)
+
+
+def _called(source: Any) -> str:
+    return f"'{Place.of(source).shown}'" if isinstance(source, str | os.PathLike) else "this frame"
 
 
 def sql_of(con: DuckDBPyConnection, source: str, columns: Iterable[str] = ()) -> str:
@@ -72,17 +75,15 @@ def sql_of(con: DuckDBPyConnection, source: str, columns: Iterable[str] = ()) ->
         UnknownName: if it has no such column.
 
     """
-    if "://" in source:  # on the network: only DuckDB opens it
-        return text_literal(quoted(source))
-    opened, path = source_of(con, source), Path(source)
+    opened, place = source_of(con, source), Place.of(source)
     opened.check(columns)
-    if opened.files and path.suffix in _UNKNOWN_TO_DUCKDB:
+    if opened.files and place.path.suffix in _UNKNOWN_TO_DUCKDB:
         from pyarrow.dataset import dataset  # noqa: PLC0415  # slow to import
 
-        con.register(source, dataset(opened.files, format=_UNKNOWN_TO_DUCKDB[path.suffix]))
-    if not opened.files:
-        return text_literal(source)
-    return text_literal(quoted(str(path / "**" / "*.parquet") if path.is_dir() else source))
+        system = place.files_system() if place.is_url else None
+        files = opened.files if system is None else [system._strip_protocol(file) for file in opened.files]
+        con.register(place.text, dataset(files, format=_UNKNOWN_TO_DUCKDB[place.path.suffix], filesystem=system))
+    return text_literal(quoted(pattern_at(place).text) if opened.files else source)
 
 
 def _streamed(frame: Any) -> Source:

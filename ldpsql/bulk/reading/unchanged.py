@@ -5,32 +5,33 @@ A stream is read to its end before its reports are published, so an error at the
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeAlias
 
+import duckdb
 import pyarrow as pa
 
 from ldpsql.bulk.reading.parts import Part, Source
 from ldpsql.errors import SourceRefused
 from ldpsql.ledger.witness import Digest, digest, together
+from ldpsql.places import Place
 
 Read: TypeAlias = Callable[[list[str], Collection[str], Collection[str]], pa.RecordBatchReader]
 
 
-def unchanged(files: Sequence[str], read: Read) -> Read:
-    """Return ``read`` with a check: the stream ends in an error if the files changed since this call."""
-    before = [_identity(file) for file in files]
+def unchanged(files: Sequence[str], read: Read, stamp: Callable[[str], object]) -> Read:
+    """Return ``read`` with a check: the stream ends in an error if the stamp of a file changed since this call."""
+    before = [stamp(file) for file in files]
 
     def checked(wanted: list[str], encoded: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
         reader = read(wanted, encoded, kept)
 
         def batches() -> Iterator[pa.RecordBatch]:
             yield from reader
-            if (file := _first_change(files, before)) is not None:
-                raise changed(f"the file '{Path(file).name}'")
+            for file, earlier in zip(files, before, strict=True):
+                if _now(stamp, file) != earlier:
+                    raise changed(f"the file '{Place(file).path.name}'")
 
         return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
@@ -127,18 +128,12 @@ def _compared(read: Read, user: str, expected: Digest) -> Read:
     return compared
 
 
-def _first_change(files: Sequence[str], before: Sequence[tuple[int, ...]]) -> str | None:
-    """Return the first file that changed, None if none did."""
-    return next((file for file, identity in zip(files, before, strict=True) if _identity(file) != identity), None)
-
-
-def _identity(file: str) -> tuple[int, ...]:
-    """Return what distinguishes a file from another that replaces it; nothing if it is gone."""
+def _now(stamp: Callable[[str], object], file: str) -> object:
+    """Return the stamp of a file; None if it is gone."""
     try:
-        stat = os.stat(file)
-    except OSError:
-        return ()
-    return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        return stamp(file)
+    except (OSError, duckdb.Error):
+        return None
 
 
 def changed(what: str = "the source") -> SourceRefused:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import duckdb
 import pyarrow as pa
@@ -35,7 +35,7 @@ class Form:
     tabs: bool = False
 
     @classmethod
-    def of(cls, destination: Path, partition_by: tuple[str, ...]) -> Form:
+    def of(cls, destination: PurePath, partition_by: tuple[str, ...]) -> Form:
         """Return the form that a destination's suffix stands for; without a suffix it is a folder of Parquet files.
 
         Raises:

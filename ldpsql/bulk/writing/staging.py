@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ldpsql.bulk.writing.disk import delete, disk_refusals, foreign_files, locked_folder
 from ldpsql.errors import DestinationExists, DestinationRefused, UnfinishedRun
@@ -40,7 +40,7 @@ class Staging:
 
     @classmethod
     @contextmanager
-    def at(cls, destination: Path, suffix: str) -> Iterator[Staging]:
+    def at(cls, destination: Path, suffix: str) -> Iterator[Self]:
         """Lock the staging folder of a destination; ``suffix`` is the suffix of the published files.
 
         Complete parts stay in the folder until `remove`; all else is deleted at the end.
@@ -81,7 +81,7 @@ class Staging:
         state = None if replace and not resume else self._state()
         if state is None:
             self._clear()
-            if self.destination.exists() and not replace:
+            if self.exists() and not replace:
                 raise already_exists(self.destination.name)
             return None
         if not resume:
@@ -91,9 +91,13 @@ class Staging:
             )
         if state["task"] != json.loads(json.dumps(task)):
             raise UnfinishedRun("the unfinished run had other inputs, columns, mechanisms or options", _BEGIN_AGAIN)
-        if self.destination.exists() and not (state["replace"] or state.get("publishing")):
+        if self.exists() and not (state["replace"] or state.get("publishing")):
             raise already_exists(self.destination.name)
         return str(state["release"])
+
+    def exists(self) -> bool:
+        """Whether there is anything at the destination."""
+        return self.destination.exists()
 
     def _refuse_to_replace(self) -> None:
         """Check that a folder to be replaced holds only files that a run wrote: all of it will be deleted."""
