@@ -34,7 +34,7 @@ from ldpsql.bulk.meter import Meter, Progress
 from ldpsql.bulk.prepared import check_destination, check_partition, destination_of, opened_source, task_of
 from ldpsql.bulk.writing.forms import Form
 from ldpsql.bulk.writing.orders import Drawing, Order, check_order
-from ldpsql.bulk.writing.staging import already_exists
+from ldpsql.bulk.writing.staging import Staging, already_exists
 from ldpsql.bulk.writing.tables import check_writable, database_of, is_there, read_from, table_name
 from ldpsql.bulk.writing.upload import check_url, staging_at
 from ldpsql.engine.interrupting import stops_with_connection
