@@ -34,7 +34,7 @@ STRINGS = {"pem"}
 ROWS = {"row", "one_of"}
 JOINT = {"joint_krr", "joint_olh"}
 WRITTEN = {"matrix": "matrix(['no', 'yes'], [['0.7', '0.3'], ['0.3', '0.7']])"}
-NO_MECHANISM = {"demo", "doctor", "policy", "privic", "rappor-shares", "statement"}  # these take none
+NO_MECHANISM = {"demo", "doctor", "export-database", "policy", "privic", "rappor-shares", "statement"}  # these take none
 Check: TypeAlias = Callable[[str], None]
 
 
