@@ -77,7 +77,7 @@ from ldpsql.estimates.conditions import column_of_table, columns_named, conditio
 from ldpsql.estimates.contrasts import Contrast, Difference, difference
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
-from ldpsql.estimates.fitting import estimator_of_shares
+from ldpsql.estimates.fitting import estimator_of_shares, estimator_of_top
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.independence import Columns, Independence, independence
 from ldpsql.estimates.measures import FIELDS
@@ -282,6 +282,7 @@ __all__ = [
     "estimate_key_value",
     "estimated",
     "estimator_of_shares",
+    "estimator_of_top",
     "family",
     "fields_of",
     "fingerprint",

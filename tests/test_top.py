@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from math import comb
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from duckdb import DuckDBPyConnection
 
@@ -17,6 +20,7 @@ from ldpsql.functions import Top, registry, tops
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.score_intervals import deviations, exact_ends
 from tests import seeds
+from tests.commands import run
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
 SIZE, REPEATS = 40, 300
@@ -117,6 +121,36 @@ def test_python_and_sql_return_the_same_top(con: DuckDBPyConnection) -> None:
     rows = con.sql(query).to_arrow_table()
     assert rows.column_names == table.column_names
     assert rows.to_pylist() == table.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "estimator"),
+    [
+        ("olh(2, range(2048))", "ibu"),
+        ("olh(2, range(2049))", "inv"),
+        ("oue(4, range(3000))", "inv"),
+        ("krr(8, range(3000))", "inv"),
+    ],
+)
+def test_the_top_of_many_values_is_that_of_the_inversion_unless_an_estimator_is_named(
+    con: DuckDBPyConnection, mechanism: str, estimator: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "r.parquet"
+    reports = ldpsql.perturb([i % 7 for i in range(400)], mechanism)
+    pq.write_table(pa.table({"y": reports}), path)
+    each = {
+        name: [row["estimate"] for row in ldpsql.estimate(reports, mechanism, name).top(3).to_pylist()]
+        for name in ("ibu", "inv")
+    }
+    assert each["ibu"] != pytest.approx(each["inv"])
+    assert [row["estimate"] for row in ldpsql.estimate(reports, mechanism).top(3).to_pylist()] == pytest.approx(each[estimator])
+
+    for named, expected in (("", estimator), (", estimator := 'ibu'", "ibu")):
+        query = f"SELECT unnest(ldp.top(y, ldp.{mechanism}, 3{named}), recursive := true) FROM '{path}'"
+        assert [row["estimate"] for row in con.sql(query).to_arrow_table().to_pylist()] == pytest.approx(each[expected])
+    command = ["estimate", str(path), "y", "--mechanism", mechanism, "--top", "3", "--format", "json"]
+    for chosen, expected in (([], estimator), (["--estimator", "ibu"], "ibu")):
+        assert [row["estimate"] for row in json.loads(run(*command, *chosen).stdout)] == pytest.approx(each[expected])
 
 
 def test_groups_counts_kept_rows_and_empty_groups(con: DuckDBPyConnection) -> None:

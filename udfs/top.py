@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.functions import (
+    MECHANISMS,
     PLANS,
     TOPS,
     Aggregate,
@@ -19,6 +20,7 @@ from ldpsql.functions import (
     checked_count,
     counts_of,
     estimated,
+    estimator_of_top,
     finite_or_null,
     guarded,
     hookimpl,
@@ -32,6 +34,12 @@ _TYPES = {
     "worst_rank": "BIGINT",
 }  # fmt: skip
 _ROW = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
+
+
+@guarded
+def top_estimator(mechanisms: Handles) -> pa.Array:
+    """Return the name of the estimator of each mechanism if nobody names one."""
+    return pa.array([estimator_of_top(MECHANISMS.thing(handle)) for handle in plain(mechanisms).to_pylist()], pa.string())
 
 
 @guarded
@@ -69,7 +77,8 @@ def _column(ranked: list[Top | None]) -> pa.Array:
 
 _TOP = Aggregate(
     "top",
-    "ldp._ranked(ldp._domain(m), __ldp_top({counts}, __ldp_top_handle(ldp._plan(estimator, m, confidence), most)))",
+    "ldp._ranked(ldp._domain(m), __ldp_top({counts}, __ldp_top_handle("
+    "ldp._plan(coalesce(estimator, __ldp_top_estimator(__ldp_mechanism(m))), m, confidence), most)))",
     {"m": None, "most": None, "estimator": "NULL", "keep": "true", "confidence": "NULL"},
     "the most frequent values, with intervals that hold together, and the best and the worst rank that each may have",
     rows=True,
@@ -80,6 +89,7 @@ _TOP = Aggregate(
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.top`` and ``ldp.top_counts``."""
     return [
+        Scalar("__ldp_top_estimator", top_estimator, "VARCHAR"),
         Scalar("__ldp_top_handle", top_handle, "BIGINT"),
         Scalar("__ldp_top", top, f'STRUCT(positions BIGINT[], "rows" STRUCT({_ROW})[])'),
         Macros.beside(__file__),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
@@ -28,13 +28,14 @@ from ldpsql.engine.threads import one_thread
 from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import Estimate, estimate_likelihood
+from ldpsql.estimates.fitting import estimator_of_top
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import column_likelihood, counted_likelihood
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
-from ldpsql.names import IBU
+from ldpsql.names import IBU, INV
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
 from ldpsql.places import Place
 from ldpsql.registry.agreement import Fingerprints, check_agreement
@@ -113,25 +114,25 @@ def estimate(
     reports: Frame | os.PathLike[str],
     column: str | Sequence[str],
     mechanism: Mechanism | str | None = None,
-    estimator: Estimator | str = IBU,
+    estimator: Estimator | str | None = None,
 ) -> Estimate: ...
 @overload
 def estimate(
-    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str = IBU
+    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str | None = None
 ) -> Estimate: ...
 @withheld
 def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
     """Estimate the distribution of the values from reports; NULL reports are left out.
 
-        estimate(reports, mechanism, estimator="ibu")           a list, an Arrow, NumPy, Polars or pandas column, or `Counts`
-        estimate(frame, column, mechanism, estimator="ibu")     a Polars or pandas frame, an Arrow table or stream, a relation
-        estimate(Path(...), column, mechanism, estimator="ibu") a Parquet, CSV, JSON or Arrow file, or a folder of Parquet files
+        estimate(reports, mechanism, estimator=None)            a list, an Arrow, NumPy, Polars or pandas column, or `Counts`
+        estimate(frame, column, mechanism, estimator=None)      a Polars or pandas frame, an Arrow table or stream, a relation
+        estimate(Path(...), column, mechanism, estimator=None)  a Parquet, CSV, JSON or Arrow file, or a folder of Parquet files
 
     For the mechanism of a row, ``column`` may also be the list of its columns.
 
     A frame is counted by its own engine, and a stream batch by batch, so neither has to fit into memory. A table of DuckDB, an
     Arrow table, a stream, a file and counts may name the mechanism that drew their reports. Then ``mechanism`` may be left out.
-    If they name none, a warning says so once.
+    If they name none, a warning says so once. The estimator is ``ibu`` if it is left out.
 
     Raises:
         ImpossibleReport, NotReports, NoReports: if the values cannot be reports of the mechanism.
@@ -168,7 +169,7 @@ def _of_frame(
     reports: Frame | str | os.PathLike[str],
     column: str | Sequence[str],
     mechanism: Mechanism | str | None = None,
-    estimator: Estimator | str = IBU,
+    estimator: Estimator | str | None = None,
 ) -> Estimate:
     columns = [column] if isinstance(column, str) else list(column)
     if isinstance(reports, str | os.PathLike):
@@ -219,12 +220,15 @@ def _struct(batch: pa.RecordBatch | pa.Table, columns: list[str]) -> pa.Array:
 
 @one_thread
 def _of_reports(
-    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str = IBU
+    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str | None = None
 ) -> Estimate:
     drawn_by = _mechanism(reports, mechanism)
     if isinstance(drawn_by, KeyValueMechanism):
         raise InvalidParameter("these are reports of sets of pairs", "use ldpsql.key_value")
-    return estimate_likelihood(drawn_by, _likelihood(reports, drawn_by), registry().estimator(estimator))[0]
+    estimates = estimate_likelihood(drawn_by, _likelihood(reports, drawn_by), registry().estimator(estimator or IBU))
+    if estimator is None and estimator_of_top(drawn_by) == INV:
+        estimates = replace(estimates, for_top=registry().estimator(INV))
+    return estimates[0]
 
 
 def _mechanism(reports: Column | Counts, mechanism: Mechanism | str | None) -> Mechanism:

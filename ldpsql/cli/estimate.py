@@ -102,7 +102,7 @@ def estimates(
         elif top is None:
             query = queries.shares(reports, keys)
         else:
-            query = queries.top_values(reports, keys, top)
+            query = queries.top_values(reports, keys, top, named=bool(estimator))
         return reports.con.sql(query).to_arrow_table()
 
 

@@ -25,9 +25,10 @@ def shares(of: Reports, keys: Sequence[str]) -> str:
     return f"SELECT unnest(key), * EXCLUDE (key, place)\nFROM ({numbered})\nORDER BY key, place"
 
 
-def top_values(of: Reports, keys: Sequence[str], most: int) -> str:
-    """Return the query for the most frequent values."""
-    call = f"ldp.top({of.reports}, {sql_call(of.mechanism, of.con)}, {most}, estimator := {text_literal(str(of.estimator))})"
+def top_values(of: Reports, keys: Sequence[str], most: int, *, named: bool) -> str:
+    """Return the query for the most frequent values, by the estimator that is ``named`` or by that of ``ldp.top``."""
+    method = text_literal(str(of.estimator)) if named else "NULL"
+    call = f"ldp.top({of.reports}, {sql_call(of.mechanism, of.con)}, {most}, estimator := {method})"
     return f"{_by_group(call, of.table, keys)}\nORDER BY ALL"  # the keys, then the rank
 
 

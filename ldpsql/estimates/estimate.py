@@ -47,6 +47,7 @@ class Estimates:
     likelihood: Likelihood
     fit: Fit
     end: float | None = None  # when there is no more time
+    for_top: Estimator | None = None  # the estimator of the most frequent values, if it is another one
 
     @property
     def values(self) -> Domain:
@@ -170,11 +171,15 @@ class Estimate(Answers):
         The intervals hold for all values of the domain together with the probability `confidence`, so they also hold for the
         values that the reports chose; so do the ranks, of which ``best_rank`` and ``worst_rank`` are the ends.
 
+        Over many values, reports that were estimated without naming an estimator are estimated by inversion, as by ``ldp.top``.
+
         Raises:
             InvalidParameter: unless the count is a whole number from 1.
 
         """
-        return top_table(self, count)
+        if self.of.for_top is None:
+            return top_table(self, count)
+        return top_table(estimate_likelihood(self.of.source, self.likelihood, self.of.for_top)[0], count)
 
     def __repr__(self) -> str:
         diagnosis = self.diagnosis

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ldpsql.channels import SetChannel
 from ldpsql.errors import LdpError, NoReports, OutOfTime, raised_by
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counting import on_large_map
+from ldpsql.inference.counting import on_large_map, operator_of
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.operators.supports import MOST_PAIRS
 from ldpsql.inference.outcome import Fit
-from ldpsql.mechanisms.base import Mechanism
-from ldpsql.names import IBU
+from ldpsql.mechanisms.base import CertifiedRow, CertifiedStrings, Mechanism, certify
+from ldpsql.names import IBU, INV
 from ldpsql.privacy.owned import of_core
 from ldpsql.reports import impossible
 
@@ -31,6 +33,20 @@ def estimator_of_shares(mechanism: Mechanism) -> str:
     The maximum of the likelihood for a large map is far, and a set of spikes: there, steps end where they predict best.
     """
     return f"{IBU}(stop='held_out')" if on_large_map(mechanism) else IBU
+
+
+def estimator_of_top(mechanism: Mechanism) -> str:
+    """Return the estimator of the most frequent values if nobody names one.
+
+    The maximum of the likelihood gives rare values shares that it takes from the frequent ones. Over many values of which
+    reports are votes, frequent ones are estimated by inversion, which is unbiased.
+    """
+    certified = certify(mechanism)
+    channel = None if isinstance(certified, CertifiedRow | CertifiedStrings) else certified.response
+    if channel is None or channel.inputs <= MOST_PAIRS:
+        return estimator_of_shares(mechanism)
+    votes = isinstance(channel, SetChannel) or operator_of(mechanism).votes
+    return INV if votes else estimator_of_shares(mechanism)
 
 
 @contextmanager
