@@ -56,7 +56,7 @@ COMMAND_LINE_ERRORS = {
     "LDP903": (
         "DuckDB refused the statement.",
         "The statement has a wrong name or wrong syntax, or the database is locked by another process.",
-        "Correct the statement: the message is that of DuckDB.",
+        "Correct the statement: the message is that of DuckDB. Named arguments are written with `:=`, not `=`.",
     ),
 }
 SETTINGS = (

@@ -125,6 +125,18 @@ def test_the_missing_mechanism_of_a_table_function_with_an_estimator_is_pointed_
     assert "pass the mechanism too" not in run("sql", "-c", statement.format("")).stderr
 
 
+@pytest.mark.parametrize(
+    "call",
+    ["ldp.krr(epsilon = 1, domain = ['a', 'b'])", "ldp.krr(1, domain = ['a', 'b'])", "ldp.ibu('a', m(), estimator = 'inv')"],
+)
+def test_an_argument_with_an_equals_sign_is_explained(call: str) -> None:
+    macro = "CREATE MACRO m() AS ldp.krr(1, ['a', 'b']);"
+    assert "hint: named arguments are written with :=, such as" in run("sql", "-c", f"{macro} SELECT {call}").stderr
+    refused = run("sql", "-c", f"{macro} SELECT ldp.perturb('a', m()) WHERE town = 'a'").stderr
+    assert "town" in refused
+    assert "named arguments" not in refused
+
+
 def test_sql_in_place_of_a_file_is_refused_and_makes_no_file(tmp_path: Path) -> None:
     done = run("sql", "SELECT 1", cwd=tmp_path)
     assert done.returncode == 2

@@ -19,6 +19,7 @@ _NO_OVERLOAD = re.compile(r"Macro \w+\(\) does not support the supplied argument
 _RECORDED = re.compile(r"Macro (?:estimate|estimate_by|crosstab)\(\) does not support the supplied arguments")
 _OPTION = re.compile(r"\b(deadline|stop|confidence|intervals|misfit|tolerance|max_iterations)\s*:?=", re.IGNORECASE)
 _KEPT = re.compile(r"\bperturb_rows\b.*\bkeep\s*:?=", re.IGNORECASE | re.DOTALL)
+_NOT_FOUND = re.compile(r"Referenced column \"(\w+)\"|has multiple\b.* that match the supplied arguments", re.DOTALL)
 _ESTIMATOR = re.compile(r"\bestimator\s*:?=", re.IGNORECASE)
 _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
     "unordered_map::at": (
@@ -83,8 +84,8 @@ def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
     if message is None:
         return Failure("LDP901", *withheld_message(error), 1)
     hint = _about_a_plugin(str(error)) or _about_an_option(message, typed) or _about_the_mechanism(message, typed)
-    hint = hint or _about_kept_columns(message, typed) or "DuckDB's own words about the statement"
-    return Failure("LDP903", message, hint, 1)
+    hint = hint or _about_kept_columns(message, typed) or _about_an_equals_sign(message, typed)
+    return Failure("LDP903", message, hint or "DuckDB's own words about the statement", 1)
 
 
 def _about_an_option(message: str, typed: str) -> str:
@@ -107,6 +108,14 @@ def _about_kept_columns(message: str, typed: str) -> str:
     if "can only contain lambda parameters" not in message or not _KEPT.search(typed):
         return ""
     return "the columns to keep are strings: keep := ['region', 'year']"
+
+
+def _about_an_equals_sign(message: str, typed: str) -> str:
+    """Return how to name an argument if a function was called with ``name = value``, which compares a column, else nothing."""
+    missing = _NOT_FOUND.search(message)
+    name = missing and (missing[1] or r"\w+")
+    compared = name and re.search(rf"\bldp\.\w+\s*\([^;]*?[(,]\s*({name})\s*=(?![=>])", typed, re.IGNORECASE)
+    return f"named arguments are written with :=, such as {compared[1]} := ..." if compared else ""
 
 
 def _about_a_plugin(message: str) -> str:
