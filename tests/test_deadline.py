@@ -10,7 +10,7 @@ import pytest
 from duckdb import DuckDBPyConnection, Error
 
 from ldpsql import Status
-from ldpsql.errors import NotApplicable, OutOfTime
+from ldpsql.errors import InvalidParameter, OutOfTime
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimators import check
 from ldpsql.functions import Mean, Quantile, Quantiles, RangeShare, registry
@@ -127,5 +127,5 @@ def test_a_deadline_holds_for_lists_of_reports_over_many_values(con: DuckDBPyCon
 
 
 def test_lists_of_reports_that_need_too_large_a_table_are_refused_before_it_is_made() -> None:
-    with pytest.raises(NotApplicable, match=r"400,000 lists of reports and 1,000 values"):
+    with pytest.raises(InvalidParameter, match=r"lists of reports and all values would take 3.0 GiB"):
         ProductOperator(DenseOperator(np.eye(1000)), np.zeros(400_000, dtype=np.int64), np.ones(400_000, dtype=np.int64))

@@ -127,7 +127,7 @@ def test_hadamard_response_draws_each_mask_as_often_as_its_weight_says() -> None
         (2, 6, "power of 2"),
         (4, 1, "power of 2"),
         (3, 2, "no room"),
-        (1 << 20, 1 << 10, "more than"),
+        (1 << 20, 1 << 10, "would take"),
     ],
 )
 def test_blocks_that_cannot_hold_the_values_are_refused(blocks: int, size: int, refused: str) -> None:

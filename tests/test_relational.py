@@ -91,7 +91,7 @@ def test_every_dialect_reads_its_query(dialect: str) -> None:
 
 
 def test_the_guide_names_every_column_of_the_query() -> None:
-    guide = (Path(__file__).parents[1] / "docs" / "guides" / "clients.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[1] / "docs" / "guides" / "hand-on.md").read_text(encoding="utf-8")
     with duckdb.connect() as con:
         con.execute("CREATE TABLE reports (city VARCHAR)")
         names = con.sql(query(registry().mechanism(CITIES), ReportTable("reports", "city"), "duckdb")).columns

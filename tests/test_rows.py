@@ -248,7 +248,7 @@ def test_a_table_of_cells_is_not_listed_until_it_is_needed() -> None:
         wide.values  # noqa: B018
     twelve = row(**dict.fromkeys(wide.names, "krr(1, [1, 2, 3, 4, 5, 6, 7, 8])"))
     assert len(ldpsql.perturb([dict.fromkeys(wide.names, 3)] * 4, twelve)) == 4
-    with pytest.raises(NotApplicable, match="fewer columns"):
+    with pytest.raises(InvalidParameter, match="fewer columns"):
         ldpsql.estimate([dict.fromkeys(wide.names, 3)] * 4, twelve)
 
 

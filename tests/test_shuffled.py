@@ -119,4 +119,4 @@ def test_rows_that_leave_after_the_charge_are_no_shuffled_run(tmp_path: Path, mo
     charge = Charge(ledger, "people", shuffled_delta=1e-6)
     with pytest.raises(SourceRefused, match="changed while it was read"):
         ldpsql.perturb_table(con, "people", "reports", {"x": "krr(epsilon=1, domain=[0, 1])"}, charge=charge)
-    assert ledger.history()[-1]["state"] == "charged"
+    assert ledger.history()[-1]["state"] == "returned"

@@ -180,10 +180,11 @@ def test_pages_show_no_infinite_error_and_the_diagnosis_says_why_there_is_one() 
 def test_the_interval_of_the_mean_of_a_key_reaches_a_bin_further(spec: str) -> None:
     made = mechanism(spec.format(keys=["a", "b"]))
     assert isinstance(made, KeyValueMechanism)
-    assert made.rounding() == 0.25
+    reach = made.rounding()
+    assert reach > 0.25 if spec.startswith("pckv_pm(") else reach == 0.25  # its reports are bins too
     reports = ldpsql.perturb([[{"key": "a", "value": 0.9}]] * 2000, made)
     estimate = ldpsql.key_value(reports, made)
     low, high = estimate.of.evidence.mean_interval(estimate.of.symbols.likelihood.n[:, None], deviations(0.95))
     row = dict(zip(ROW, estimate.of.rows()[0, 0], strict=True))
-    assert row["mean_low"] == max(-1.0, min(low[0, 0], estimate.of.means[0, 0]) - 0.25)
-    assert row["mean_high"] == min(1.0, max(high[0, 0], estimate.of.means[0, 0]) + 0.25)
+    assert row["mean_low"] == max(-1.0, min(low[0, 0], estimate.of.means[0, 0]) - reach)
+    assert row["mean_high"] == min(1.0, max(high[0, 0], estimate.of.means[0, 0]) + reach)

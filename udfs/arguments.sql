@@ -45,9 +45,3 @@ CREATE OR REPLACE MACRO ldp._kept(keep) AS CASE WHEN regexp_full_match(typeof(ke
     THEN try_cast(keep AS BOOLEAN)
     ELSE error('[LDP103] keep must be a condition. Hint: write keep := n > 1; an estimator is named by estimator := ''best''.')
 END;
-
--- The statement that draws, so that it can be planned again to see what it reads. All four are constants when it is planned.
-CREATE OR REPLACE MACRO ldp._statement() AS {
-    'sql': system.main.current_query(), 'search_path': system.main.current_setting('search_path'),
-    'catalog': ldp._catalog(), 'guard': ldp._guard()
-};

@@ -10,6 +10,7 @@ from ldpsql.functions import (
     MECHANISMS,
     Booleans,
     Column,
+    Handles,
     Macros,
     Registry,
     Scalar,
@@ -38,24 +39,22 @@ def mechanism_handle(specs: Column) -> pa.Array:
 
 
 @guarded
-def drawn_handle(specs: Column, permanent: Booleans, statements: Statements) -> pa.Array:
-    """Return the handle of the mechanism that is to draw; refuse one that a policy of the tables of its statement refuses.
-
-    A mechanism that changes from row to row is refused before one of them is read.
-    """
+def drawn_handle(specs: Column) -> pa.Array:
+    """Return the handle of the mechanism that is to draw; one that changes from row to row is refused before it is read."""
     column = plain(specs)
-    if not len(column):
-        return pa.array([], pa.int64())
     if len(column) > 1 and not column.slice(1).equals(column.slice(0, len(column) - 1)):
         raise changing()
-    statement, lasting = statement_of(statements), permanent[0].as_py() is True
+    return pa.array(numbers(column, lambda spec: MECHANISMS.number(read_mechanism(spec))), pa.int64())
 
-    def number(spec: pa.Scalar) -> int:
-        mechanism = read_mechanism(spec)
-        statement.check([mechanism], permanent=lasting)
-        return MECHANISMS.number(mechanism)
 
-    return pa.array(numbers(column, number), pa.int64())
+@guarded
+def allowed_handle(handles: Handles, permanent: Booleans, statements: Statements) -> pa.Array:
+    """Return the handles of mechanisms that are to draw; refuse one that a policy of the tables of its statement refuses."""
+    column = plain(handles)
+    if len(column) and (statement := statement_of(statements)) is not None:
+        lasting = permanent[0].as_py() is True
+        statement.check([MECHANISMS.thing(handle) for handle in column.unique().to_pylist()], permanent=lasting)
+    return column
 
 
 @guarded
@@ -99,6 +98,7 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     return [
         Scalar("__ldp_mechanism", mechanism_handle, "BIGINT"),
         Scalar("__ldp_drawn", drawn_handle, "BIGINT"),
+        Scalar("__ldp_allowed", allowed_handle, "BIGINT"),
         Scalar("__ldp_row_values", row_values, "VARCHAR"),
         Scalar("__ldp_row_reports", row_reports, "VARCHAR"),
         Scalar("__ldp_written", written, "VARCHAR"),

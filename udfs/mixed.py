@@ -56,7 +56,8 @@ def drawn_mixture(mechanisms: Column, statements: Statements) -> pa.Array:
 
     def number(levels: pa.Scalar) -> int:
         mixed = _mixed(levels)
-        statement.check([one for one in mixed.mechanisms if isinstance(one, Mechanism)], permanent=False)
+        if statement is not None:
+            statement.check([one for one in mixed.mechanisms if isinstance(one, Mechanism)], permanent=False)
         return MIXTURES.number(mixed)
 
     return pa.array(numbers(plain(mechanisms), number), pa.int64())

@@ -5,7 +5,7 @@ CREATE OR REPLACE MACRO ldp._same(handle) AS __ldp_same(
 );
 -- If attach was called with a ledger, _guard() is its number, and only an open release can draw.
 -- The policies of the tables that the statement reads must allow the mechanism.
-CREATE OR REPLACE MACRO ldp._draws(m) AS __ldp_draws(ldp._same(__ldp_drawn(m, false, ldp._statement())), ldp._guard());
+CREATE OR REPLACE MACRO ldp._draws(m) AS __ldp_draws(ldp._same(__ldp_allowed(__ldp_drawn(m), false, ldp._statement())), ldp._guard());
 CREATE OR REPLACE MACRO ldp._report_by(x, m) AS ldp._report(x, ldp._draws(m), (m).reports, (m).reports);
 CREATE OR REPLACE MACRO ldp._report_of
     (x, m, kind VARCHAR) AS ldp._report_by(x, from_json(__ldp_mechanism_values(m), __ldp_mechanism_type(m || ''))),

@@ -44,7 +44,11 @@ def _is_setting(kind: pa.DataType) -> bool:
     """Return whether all values within values of a type are text, numbers and booleans, which Python can hold."""
     if pa.types.is_nested(kind):
         return all(_is_setting(kind.field(i).type) for i in range(kind.num_fields))
-    return _is_text(kind) or family(kind) in ("number", "boolean") or pa.types.is_null(kind)
+    return _is_text(kind) or family(kind) == "number" or _is_boolean(kind) or pa.types.is_null(kind)
+
+
+def _is_boolean(kind: pa.DataType) -> bool:
+    return pa.types.is_boolean(kind) or kind == pa.bool8()  # the latter with SET arrow_lossless_conversion
 
 
 def structs_with(*names: str) -> Callable[[pa.DataType], bool]:
@@ -62,7 +66,7 @@ Handles: TypeAlias = Annotated[pa.ChunkedArray, Takes("a handle", pa.types.is_in
 Texts: TypeAlias = Annotated[pa.ChunkedArray, Takes("text", _is_text)]
 Wholes: TypeAlias = Annotated[pa.ChunkedArray, Takes("a whole number", pa.types.is_integer)]
 Doubles: TypeAlias = Annotated[pa.ChunkedArray, Takes("a DOUBLE", pa.types.is_float64)]
-Booleans: TypeAlias = Annotated[pa.ChunkedArray, Takes("a BOOLEAN", pa.types.is_boolean)]
+Booleans: TypeAlias = Annotated[pa.ChunkedArray, Takes("a BOOLEAN", _is_boolean)]
 Settings: TypeAlias = Annotated[pa.ChunkedArray, Takes("text, a number, or a list or STRUCT of them", _is_setting)]
 Options: TypeAlias = Annotated[
     pa.ChunkedArray, Takes("a STRUCT of text and numbers", lambda kind: pa.types.is_struct(kind) and _is_setting(kind))

@@ -211,14 +211,16 @@ _PARTS = ("sql", "search_path", "catalog", "guard")
 Statements: TypeAlias = Annotated[pa.ChunkedArray, Takes("a statement", structs_with(*_PARTS))]
 
 
-def statement_of(column: pa.ChunkedArray) -> Statement:
-    """Return the statement in a column of structs that are all the same: what the macro ``_statement`` makes.
+def statement_of(column: pa.ChunkedArray) -> Statement | None:
+    """Return the statement in a column of what the macro ``_statement`` makes, the same in all rows; None if it is NULL.
 
     Raises:
         InvalidParameter: if there is none.
 
     """
-    sql, path, catalog, guard = (column[0].as_py() or {}).values() if len(column) and column[0].is_valid else (None,) * 4
+    if not column[0].is_valid:  # no policy and no guard binds what the connection draws
+        return None
+    sql, path, catalog, guard = column[0].as_py().values()
     if not (isinstance(sql, str) and isinstance(path, str) and isinstance(catalog, int) and isinstance(guard, int | None)):
         raise InvalidParameter("this is not a statement that draws", "do not call functions whose name starts with __ldp")
     return Statement(sql, path, catalog, guard)

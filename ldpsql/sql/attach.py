@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import duckdb
 from duckdb import DuckDBPyConnection
 
+from ldpsql import settings
 from ldpsql.engine.connections import CONNECTIONS, duckdb_of, guard_number, new_catalog
-from ldpsql.engine.functions import CATALOG_NUMBER, GUARD_MACRO, GUARD_MARK, MARK
+from ldpsql.engine.functions import CATALOG_NUMBER, GUARD_MACRO, GUARD_MARK, MARK, STATEMENT_MACRO
 from ldpsql.errors import ConnectionRefused, InvalidParameter, PrivacyLeakWarning
 from ldpsql.quoting import quoted
 from ldpsql.sql import lint, surface
@@ -166,6 +167,10 @@ class _Functions:
 
 
 _NONE = _Functions(frozenset(), frozenset())
+# The statement that draws, so that it can be planned again to see what it reads. DuckDB does not fold current_query(), so it is
+# checked for every 2,048 rows. Without a policy or a guard the statement is NULL, and the handle of the mechanism is folded.
+_STATEMENT = """{{'sql': system.main.current_query(), 'search_path': system.main.current_setting('search_path'),
+    'catalog': {catalog}._catalog(), 'guard': {catalog}._guard()}}"""
 
 
 def _make_catalog(cursor: DuckDBPyConnection, name: str, existing: _Functions) -> None:
@@ -192,6 +197,10 @@ def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard | None, existing:
         number = _renewed(cursor, name, guard, number, existing.scalars)
     value = "NULL" if number is None else number
     cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}.{GUARD_MACRO}() AS {value}::BIGINT")
+    bound = number is not None or bool(settings.load().tables)
+    if bound or not existing.has(STATEMENT_MACRO):  # what an earlier attach bound stays bound
+        statement = _STATEMENT.format(catalog=quoted(name)) if bound else "NULL"
+        cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}.{STATEMENT_MACRO}() AS {statement}")
 
 
 def _renewed(

@@ -29,7 +29,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 import ldpsql
 from ldpsql import settings, system
-from ldpsql.engine.functions import CATALOG_NUMBER, GUARD_MACRO, Macros, Scalar, guarded
+from ldpsql.engine.functions import CATALOG_NUMBER, GUARD_MACRO, STATEMENT_MACRO, Macros, Scalar, guarded
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.sql.drawing import DrawingFunctions
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _REGISTRY = "ldpsql.registry.registry"
 _MADE = quoted("ldpsql macros")  # the file, while it is attached
-_OF_CONNECTION = (GUARD_MACRO, CATALOG_NUMBER)  # macros that the others call, and that are not in the file
+_OF_CONNECTION = (GUARD_MACRO, CATALOG_NUMBER, STATEMENT_MACRO)  # macros that the others call, and that are not in the file
 _KEPT = 16  # lists and files in the cache folder
 _DAY = 86_400.0
 _HELD: set[Callable[..., Any]] = set()  # every function that DuckDB may still call: DuckDB does not keep them alive
