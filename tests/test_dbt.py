@@ -126,7 +126,7 @@ def test_the_example_builds_charges_the_ledger_and_perturbs_every_person_once(pr
 def test_what_would_overspend_or_failed_is_not_published(project: Path) -> None:
     settings = project / "ldpsql.toml"
     original = settings.read_text(encoding="utf-8")
-    settings.write_text(original.replace("epsilon=2", "epsilon=3"), encoding="utf-8")
+    settings.write_text(original.replace("epsilon=2", "epsilon=3").replace("epsilon = 2\n", "epsilon = 3\n"), encoding="utf-8")
     refused = dbt(project, "build")
     assert "[LDP311]" in refused.stdout
     assert Ledger.open(project / "people.ledger").history() == []

@@ -19,7 +19,14 @@ from dbt_common.exceptions import DbtRuntimeError
 from dbt_common.invocation import get_invocation_id
 from duckdb import DuckDBPyConnection
 
-from ldpsql.dbt.models import is_permanent, perturbing, refuse_redrawn, refuse_uncharged, shows_only_at_commit
+from ldpsql.dbt.models import (
+    charged_at_commit,
+    charged_first,
+    is_permanent,
+    perturbing,
+    refuse_redrawn,
+    refuse_uncharged,
+)
 from ldpsql.dbt.records import Records
 from ldpsql.dbt.releases import Releases, relation_of
 from ldpsql.dbt.statements import StatementChecks, ends_transaction
@@ -61,7 +68,7 @@ class Plugin(BasePlugin):
         self._releases = Releases(self._ledger, self._mechanisms, conn, guard) if self._ledger and guard else None
 
     def configure_cursor(self, cursor: DuckDBPyConnection) -> None:
-        """Refuse the project if a part of it would draw again; charge a model in Python, whose statements nobody sees."""
+        """Refuse the project if a part of it would draw again; charge the model of this cursor if no statement will do so."""
         adapter = get_adapter_by_type("duckdb")
         manifest = adapter.get_macro_resolver()
         if manifest is None:
@@ -77,7 +84,7 @@ class Plugin(BasePlugin):
             self._charged = {model.unique_id for model in models} if adapter.config.args.which in _MATERIALISES else set()
             connection = adapter.connections.get_if_exists()
             model = next((model for model in models if connection is not None and model.unique_id == connection.name), None)
-            if model is not None and model.language == "python":
+            if model is not None and charged_first(model):
                 self._begin(model)
 
     def _drawn(self, manifest: Any, cursor: DuckDBPyConnection) -> dict[str, Draws]:
@@ -101,11 +108,11 @@ class Plugin(BasePlugin):
             self._finish(event.data.node_info.unique_id, succeeded=event.data.run_result.status == "success")
 
     def _begin(self, model: Any) -> None:
-        """Let a model draw what its ledger can pay for, at its first statement that draws."""
+        """Let a model draw what its ledger can pay for."""
         if self._releases is None or model.unique_id not in self._charged:
             return
         dataset = relation_of(model, get_adapter_by_type("duckdb").get_macro_resolver())
-        within = _in_transaction() if shows_only_at_commit(model) else None
+        within = _in_transaction() if charged_at_commit(model) else None
         self._releases.begin(model, dataset, get_invocation_id(), within)
 
     def _finish(self, unique_id: str, *, succeeded: bool) -> None:

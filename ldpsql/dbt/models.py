@@ -79,11 +79,16 @@ def is_permanent(node: Any) -> bool:
     return isinstance(release, dict) and release.get("permanent") is True
 
 
-def shows_only_at_commit(node: Any) -> bool:
-    """Return whether the reports of a node can be seen only after the COMMIT of the transaction that draws them."""
+def charged_first(node: Any) -> bool:
+    """Return whether a node is charged before its statements: no statement that we see draws new reports."""
+    return getattr(node, "language", "sql") == "python" or is_permanent(node)
+
+
+def charged_at_commit(node: Any) -> bool:
+    """Return whether COMMIT charges the reports of a node: nobody can see them before, and it draws in that transaction."""
     config = node.config
-    in_sql = getattr(node, "language", "sql") == "sql" and str(config.materialized) in ("incremental", "table")
-    return in_sql and not config.post_hook and config.incremental_strategy != "microbatch"
+    in_table = not charged_first(node) and str(config.materialized) in ("incremental", "table")
+    return in_table and not config.post_hook and config.incremental_strategy != "microbatch"
 
 
 def _complete(release: Any) -> bool:

@@ -4,7 +4,7 @@
     -> dbt says that the model is finished: publish
 
 A model that fails before COMMIT charges nobody. A model whose reports can be seen before, such as one in Python or with a hook
-after it, is charged before its first statement.
+after it, is charged before it draws, and so is a model of permanent reports.
 """
 
 from __future__ import annotations
