@@ -20,7 +20,15 @@ import ldpsql
 from ldpsql import Charge, Key
 from ldpsql import spark as ldp_spark
 from ldpsql.bulk.groups.rows import result_columns
-from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter, SparkRefused, UnknownName
+from ldpsql.errors import (
+    BudgetExceeded,
+    DestinationExists,
+    InvalidParameter,
+    NotReleased,
+    OutsidePolicy,
+    SparkRefused,
+    UnknownName,
+)
 from ldpsql.functions import Registry, registry
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.spark import groups
@@ -434,11 +442,12 @@ def test_new_reports_of_a_table_of_permanent_ones_are_refused(
         monkeypatch.setattr(registry(), name, getattr(loaded, name))
     monkeypatch.setattr(registry(), "_settled", {})
     frame, out = spark.read.parquet(people), str(tmp_path / "out")
+    with pytest.raises(NotReleased, match=r"the privacy unit of \[tables.people\] is id"):
+        ldp_spark.perturb(frame, policy="people", into=out)
     for run in (
-        lambda: ldp_spark.perturb(frame, policy="people", into=out),
         lambda: ldp_spark.perturb(frame, {"city": "people_city"}, out),
         lambda: ldp_spark.register(spark, {"city": "people_city"}),
     ):
-        with pytest.raises(InvalidParameter, match=r"\[tables.people\] declares permanent reports, .* would draw new ones"):
+        with pytest.raises(OutsidePolicy, match=r"\[tables.people\] declares permanent reports, .* would draw new ones"):
             run()
     assert not (tmp_path / "out").exists()
