@@ -80,7 +80,7 @@ test-stress: $(STAMP) $(DBT_STAMP)  ## kill -9, damage, nonsense and load; in fu
 	$(DBT)/bin/python -m tests.stress.dbt_kill $(BUILDS)
 	$(RUN)python -m tests.stress.damage --flips $(FLIPS)
 	$(RUN)python -m tests.stress.service --requests $(REQUESTS)
-	$(RUN)python -W ignore -m tests.stress.fuzz --count $(FUZZ)
+	$(RUN)python -W ignore -m tests.stress.fuzz --count $(FUZZ) $(if $(SEED),--seed $(SEED))
 
 MUTANTS ?=
 mutants: $(STAMP) $(DBT_STAMP)  ## plant faults, each of which the tests must find; of changed files: make mutants MUTANTS=--changed

@@ -91,7 +91,7 @@ def test_no_way_to_draw_leads_past_the_ledger(path: Path, tmp_path: Path, monkey
         con.execute("SELECT system.main.__ldp_draws(system.main.__ldp_mechanism(city()), ldp._guard())").fetchall()
         refused(con, "SELECT system.main.__ldp_perturb('Lima', -1::BIGINT)")  # what __ldp_draws may have given
         for handle in ("-1000000", "1000000", "NULL", "-9223372036854775807"):
-            with pytest.raises(duckdb.InvalidInputException, match="LDP900"):
+            with pytest.raises(duckdb.InvalidInputException, match="LDP103"):
                 con.execute(f"SELECT system.main.__ldp_perturb('Lima', ({handle})::BIGINT)")
 
 

@@ -13,7 +13,7 @@ CREATE OR REPLACE MACRO ldp.rate_distortion(m, prior, beta) AS
     __ldp_rate_distortion(__ldp_mechanism(m), prior, try_cast(beta AS DOUBLE));
 
 CREATE OR REPLACE MACRO ldp.shuffled(m, reports, delta) AS
-    __ldp_shuffled(__ldp_mechanism(m), reports::BIGINT, delta::DOUBLE);
+    __ldp_shuffled(__ldp_mechanism(m), try_cast(reports AS BIGINT), try_cast(delta AS DOUBLE));
 
 CREATE OR REPLACE MACRO ldp.repeated_error(m, reports) AS __ldp_repeated_error(__ldp_mechanism(m), try_cast(reports AS DOUBLE));
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ldpsql.estimators import Estimator
 from ldpsql.functions import (
@@ -60,7 +61,7 @@ from ldpsql.functions import (
     with_prior,
     without_impossible,
 )
-from ldpsql.mechanisms import Mechanism
+from ldpsql.mechanisms import InvalidParameter, Mechanism
 
 _NAME = r'(?:(\w+)|"((?:[^"]|"")*)")'
 _COLUMN = re.compile(rf"{_NAME} := (?:{_NAME}\.)*{_NAME}(?:, |\)$)")
@@ -163,10 +164,16 @@ def merge(keys: Lists, numbers: Lists) -> pa.Array:
     """Return the positions of the distinct reports of each group of counts, and the sums of their numbers."""
     rows = zip(plain(keys), plain(numbers), strict=True)
     merged = [
-        GroupedCounts.of(reports.values, counted.values).merge() if reports.is_valid else None for reports, counted in rows
+        _merged(reports.values, counted.values) if reports.is_valid and counted.is_valid else None for reports, counted in rows
     ]
     out = [row and {"positions": row[0] + 1, "n": row[1].astype(np.uint64)} for row in merged]
     return pa.array(out, pa.struct([("positions", pa.list_(pa.int64())), ("n", pa.list_(pa.uint64()))]))
+
+
+def _merged(reports: pa.Array, numbers: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    if len(reports) != len(numbers):
+        raise InvalidParameter("each report needs its number", "pass the keys and the values of one map")
+    return GroupedCounts.of(reports, numbers).merge()
 
 
 @guarded

@@ -35,8 +35,11 @@ def grid_handle(grids: Options) -> pa.Array:
 def cell(lon: Column, lat: Column, grids: Handles, outside: Settings) -> pa.Array:
     """Return the cell of each point; NULL if longitude or latitude is NULL."""
     lon, lat = plain(lon), plain(lat)
+    if pa.types.is_nested(lon.type) or pa.types.is_nested(lat.type):
+        raise WrongType("a longitude and a latitude must be numbers", "in degrees")
     valid = lon.is_valid().to_numpy(zero_copy_only=False) & lat.is_valid().to_numpy(zero_copy_only=False)
-    nearest = [_is_nearest(rule) for rule in plain(outside).unique().to_pylist()]
+    rules = plain(outside)
+    nearest = [_is_nearest(rule) for rule in (rules if pa.types.is_nested(rules.type) else rules.unique()).to_pylist()]
     cells = np.zeros(len(lon), dtype=np.int64)
     if valid.any():
         kept = pa.array(valid)

@@ -130,7 +130,7 @@ def there(tables: Texts, columns: Texts, kept: TextLists) -> pa.Array:
 
     """
     for table, perturbed, names in zip(*(plain(column).to_pylist() for column in (tables, columns, kept)), strict=True):
-        if not perturbed.startswith("STRUCT("):
+        if not (table and perturbed and perturbed.startswith("STRUCT(")):
             raise InvalidParameter("the mechanisms of columns must be a struct", _STRUCT)
         _check([name.lower() for name in fields_of(table)], [name.lower() for name in fields_of(perturbed)], names)
     return pa.array([".*"] * len(tables), pa.string())
@@ -167,7 +167,7 @@ def identical(rows: Texts) -> pa.Array:
 
     """
     return pa.array(
-        [all(map(_IDENTICAL.fullmatch, fields_of(row).values())) for row in plain(rows).fill_null("").to_pylist()], pa.bool_()
+        [all(map(_IDENTICAL.fullmatch, fields_of(row or "").values())) for row in plain(rows).to_pylist()], pa.bool_()
     )
 
 

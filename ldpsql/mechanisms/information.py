@@ -161,6 +161,9 @@ def repeated_error(mechanism: Mechanism, reports: int) -> RepeatedError:
     if isinstance(reports, bool) or not isinstance(reports, int) or reports < 1:
         raise InvalidParameter("reports must be a whole number of at least 1", "the number of reports of one person")
     table = _table(mechanism)
+    (Cost(5e-7) * table.size + Cost(1e-10) * (len(_POWERS) * len(table) * table.size)).check(
+        f"comparing the rows of {table.shape[0]:,} values", "use fewer values or larger cells"
+    )
     with np.errstate(divide="ignore"):  # rows without a common report
         overlap = np.log2(np.minimum(_overlaps(table) * (1.0 + _ROUNDING), 1.0))
     np.fill_diagonal(overlap, -np.inf)

@@ -208,7 +208,10 @@ def _plain_value(value: pa.Scalar) -> Any:
         items = value.values
         kind = items.type.value_type if pa.types.is_dictionary(items.type) else items.type
         return items if family(kind) else value.as_py()
-    plain = value.as_py()
+    try:
+        plain = value.as_py()
+    except (OverflowError, ValueError):  # a date or time beyond those of Python
+        raise InvalidSpec("a parameter is a date or a time that cannot be read", "years 1 to 9999") from None
     # DuckDB writes the number .5 as it was typed, without a digit before the point.
     return f"0{plain}" if isinstance(plain, str) and _UNDER_ONE.fullmatch(plain) else plain
 
