@@ -40,6 +40,7 @@ def store() -> Iterator[str]:
         fsspec.filesystem("s3").mkdir("bucket")
         yield "s3://bucket"
     server.stop()
+    type(fsspec.filesystem("s3")).clear_instance_cache()  # the next server of this process has another port
 
 
 @pytest.fixture(params=["memory", "s3"])
