@@ -34,7 +34,7 @@ from ldpsql.engine.arguments import (
     lists_of,
     structs_with,
 )
-from ldpsql.engine.forms import counted_by_form, drawn_by_form, shown_by_form
+from ldpsql.engine.forms import counted_by_form, drawn_by_form, listed_by, shown_by_form, type_of_reports
 from ldpsql.engine.functions import (
     Macros,
     Scalar,
@@ -119,9 +119,10 @@ from ldpsql.places import pattern_of
 from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
 from ldpsql.quoting import fields_of, quoted, text_literal
+from ldpsql.registry.agreement import check_typed, records_in
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.documents import document_text
-from ldpsql.registry.fingerprint import fingerprint
+from ldpsql.registry.fingerprint import fingerprint, record_name
 from ldpsql.registry.handles import (
     GRIDS,
     MARGINS,
@@ -256,6 +257,7 @@ __all__ = [
     "check_ordered",
     "check_reports",
     "check_size",
+    "check_typed",
     "check_written",
     "checked_count",
     "collection_shares",
@@ -300,6 +302,7 @@ __all__ = [
     "likelihoods",
     "lint_objects",
     "listed",
+    "listed_by",
     "lists_of",
     "measured",
     "mechanism_at",
@@ -329,7 +332,9 @@ __all__ = [
     "read_mechanism",
     "read_parts",
     "recommend",
+    "record_name",
     "recorded_tables",
+    "records_in",
     "registry",
     "reports_type",
     "scale_of",
@@ -348,6 +353,7 @@ __all__ = [
     "too_many_reports",
     "tops",
     "type_of",
+    "type_of_reports",
     "values_of",
     "values_type",
     "weights",

@@ -45,6 +45,7 @@ from ldpsql.functions import (
     guarded,
     hookimpl,
     listed,
+    listed_by,
     lists_of,
     numbers,
     octets,
@@ -294,5 +295,6 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
         Macros.beside(__file__),
         Scalar("__ldp_octets", octets_of_sets, "BLOB"),
         counted_by_form(),
+        listed_by(),
         aggregates(_DIAGNOSE, *map(of_estimator, known.estimators.values())),
     ]

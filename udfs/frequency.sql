@@ -64,7 +64,7 @@ CREATE OR REPLACE MACRO ldp._estimate(reports, report, m, estimator) AS TABLE
     SELECT unnest(ldp._estimates(counts, estimator, m), recursive := true),
            list_sum(map_values(counts))::BIGINT AS n
     FROM (WITH "ldp few" AS MATERIALIZED (SELECT ldp._few(reports, report, true, m) AS few)
-          SELECT ldp._counted(report, true) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(__ldp_place(reports))
+          SELECT ldp._counted_by(report, true, m) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(__ldp_place(reports))
           WHERE (SELECT few FROM "ldp few"))
     WHERE ldp._agreed(reports, report_name, m);
 -- Without a mechanism, the one that is recorded next to the reports; query() then runs the call that has it.
@@ -81,7 +81,7 @@ CREATE OR REPLACE MACRO ldp._columns_of(estimator) AS
 CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator) AS TABLE
     WITH "ldp counted" AS MATERIALIZED (
         SELECT * EXCLUDE ("ldp report") FROM (
-            SELECT keys, ldp._counted(report, true) AS "ldp counts", any_value(ldp._name(report)) AS "ldp report",
+            SELECT keys, ldp._counted_by(report, true, m) AS "ldp counts", any_value(ldp._name(report)) AS "ldp report",
                    keys AS "ldp key", row_number() OVER (ORDER BY keys) AS "ldp place"
             FROM query_table(__ldp_place(reports)) GROUP BY keys
         ) WHERE ldp._agreed(reports, "ldp report", m)

@@ -64,7 +64,7 @@ def _aggregate() -> Aggregate:
         f"__ldp_heavy_hitters({{counts}}, __ldp_search(__ldp_mechanism(m), {chosen}))",
         {"m": None, **{p.name: sql_literal(p.default) for p in parameters}},
         "the most frequent strings, without a list of strings: shares with intervals that hold together",
-        counted="list(report) FILTER (WHERE ldp._kept(keep))",  # nearly all reports differ
+        counted="ldp._listed_by(report, keep, m)",  # nearly all reports differ
         size="len({counts})",
         rows=True,
     )

@@ -15,9 +15,16 @@ CREATE OR REPLACE MACRO ldp._lowered(names) AS list_transform(
 CREATE OR REPLACE MACRO ldp._with_columns(t, columns, keep) AS TABLE
     FROM query_table(__ldp_place(t)) AS "_ldpsql_row"
     WHERE regexp_extract('', __ldp_there(typeof("_ldpsql_row"), typeof(columns), ldp._named(keep))) = '';
+-- Reports whose type records what drew them: the fingerprint of the mechanism is the name of the only field of a STRUCT.
+CREATE OR REPLACE MACRO ldp._recorded_rows(listed, m) AS cast_to_type(
+    list_transform(listed, lambda report: row(report)),
+    [from_json('null', '' || __ldp_record_type(__ldp_mechanism([m][1]), typeof([ldp._reports(m)][1])))]
+);
 CREATE OR REPLACE MACRO ldp._drawn_rows
     (x, places, counted, name, m STRUCT(nothing INTEGER)[]) AS CASE WHEN m IS NULL THEN ldp._no_mechanism() END::INTEGER[],
-    (x, places, counted, name, m) AS ldp._report_rows(x, places, counted, name, ldp._draws(m), ldp._reports(m), ldp._reports(m));
+    (x, places, counted, name, m) AS ldp._recorded_rows(
+        ldp._report_rows(x, places, counted, name, ldp._draws(m), ldp._reports(m), ldp._reports(m)), m
+    );
 -- A key by which GROUP BY keeps strings apart that are equal by their collation: their bytes.
 CREATE OR REPLACE MACRO ldp._key(x VARCHAR) AS encode(x), (x) AS x;
 

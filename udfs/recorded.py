@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from ldpsql.functions import (
+    MECHANISMS,
     Column,
+    Handles,
     Macros,
     Scalar,
     Texts,
     Wholes,
     as_struct,
+    check_typed,
     columns_at,
     guarded,
     hookimpl,
@@ -21,7 +25,10 @@ from ldpsql.functions import (
     parts,
     plain,
     quoted,
+    record_name,
+    records_in,
     text_literal,
+    type_of_reports,
 )
 from ldpsql.mechanisms import InvalidParameter
 
@@ -53,6 +60,46 @@ def _part(arguments: tuple[Column, ...], place: int) -> pa.Array:
         as_struct(mechanism_at(catalog, search_path, reports, report))[place] for reports, report, search_path, catalog in rows
     ]
     return pa.array(made, pa.string())
+
+
+@guarded
+def recording(types: Texts) -> pa.Array:
+    """Return for each type of reports one that chooses a macro: BOOLEAN if it is a record, TINYINT for a struct of reports.
+
+    Args:
+        types: the types as SQL writes them.
+
+    """
+    return pa.array([_KINDS[records_in(text)] for text in plain(types).to_pylist()], pa.string())
+
+
+_KINDS = {None: '"VARCHAR"', "report": '"BOOLEAN"', "fields": '"TINYINT"'}  # as from_json reads types
+
+
+@guarded
+def drew(types: Texts, handles: Handles) -> pa.Array:
+    """Return true for each row of reports of this type.
+
+    Raises:
+        OtherMechanism: if their type records another mechanism.
+
+    """
+    for text, handle in set(zip(plain(types).to_pylist(), plain(handles).to_pylist(), strict=True)):
+        check_typed(text, MECHANISMS.thing(handle))
+    return pa.array([True] * len(types))
+
+
+@guarded
+def record_type(handles: Handles, types: Texts) -> pa.Array:
+    """Return the type, as from_json reads it, of the reports of each mechanism, which records the mechanism.
+
+    Args:
+        handles: the mechanisms.
+        types: the type of the list of their reports in SQL, or the marker of their form.
+
+    """
+    rows = zip(plain(handles).to_pylist(), plain(types).to_pylist(), strict=True)
+    return pa.array([json.dumps({record_name(MECHANISMS.thing(h)): type_of_reports(text)}) for h, text in rows], pa.string())
 
 
 @guarded
@@ -124,5 +171,8 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_recorded_values", recorded_values, "VARCHAR"),
         Scalar("__ldp_recorded_type", recorded_type, "VARCHAR"),
         Scalar("__ldp_call", call, "VARCHAR"),
+        Scalar("__ldp_recording", recording, "VARCHAR"),
+        Scalar("__ldp_drew", drew, "BOOLEAN"),
+        Scalar("__ldp_record_type", record_type, "VARCHAR"),
         Macros.beside(__file__),
     ]

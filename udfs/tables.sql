@@ -10,7 +10,7 @@ CREATE OR REPLACE MACRO ldp.crosstab(reports, report, m, estimator := 'ibu', "co
         SELECT unnest(ldp._rows(ldp._margin_kind(m, "columns"),
                    __ldp_margins(counts, __ldp_margin(ldp._plan(estimator, m, confidence), "columns", given))), recursive := true),
                list_sum(map_values(counts))::BIGINT AS n
-        FROM (SELECT ldp._counted(report, true) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(__ldp_place(reports)))
+        FROM (SELECT ldp._counted_by(report, true, m) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(__ldp_place(reports)))
         WHERE ldp._agreed(reports, report_name, m),
     (reports, report) AS TABLE
         (FROM query(__ldp_call('ldp._estimate', 'ldp.mechanism', reports, current_setting('search_path'), ldp._catalog(),

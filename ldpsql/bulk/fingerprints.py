@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import duckdb
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from duckdb import DuckDBPyConnection, DuckDBPyRelation
@@ -15,6 +16,7 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation
 from ldpsql.bulk.reading.files import files_of, format_of
 from ldpsql.bulk.reading.sources import source_of
 from ldpsql.bulk.writing.tables import write_token
+from ldpsql.domains.arrays import is_pandas_frame, type_of_column
 from ldpsql.engine.identity import parts, table_of
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import OtherMechanism, SourceRefused
@@ -28,7 +30,9 @@ from ldpsql.registry.agreement import (
     check_agreement,
     digit_pairs,
     of_schema,
+    of_sql_type,
     of_text,
+    of_type,
     several,
     warn_unmarked,
 )
@@ -132,14 +136,28 @@ def _comments(cursor: DuckDBPyConnection, path: tuple[str, ...] | None, column: 
 
 
 def of_table(cursor: DuckDBPyConnection, name: str, column: str) -> Fingerprints:
-    """Return the fingerprints in the comments of a column of a table, or of the one table that a view reads.
+    """Return the fingerprints in the type of a column, or in its comments in a table or in the one table that a view reads.
 
     Returns none for a view of a table with reports of several mechanisms: the view may choose those of one.
     """
+    if typed := _of_sql(cursor, f"query_table({text_literal(name)})", column):
+        return typed
     path = table_of(cursor, name)
     written = NONE.union(*(of_text(comment) for (comment,) in _comments(cursor, path, column)))
     is_view = path is not None and path[-1] != parts(name)[-1]
     return NONE if is_view and several(written) else written
+
+
+def _of_sql(cursor: DuckDBPyConnection, source: str, column: str) -> Fingerprints:
+    """Return the fingerprints in the type of a column of what follows FROM; none if there is no such column."""
+    with suppress(duckdb.Error):
+        return _of_types(cursor.sql(f"FROM {source} LIMIT 0"), column)
+    return NONE
+
+
+def _of_types(relation: DuckDBPyRelation, column: str) -> Fingerprints:
+    types = zip(relation.columns, map(str, relation.types), strict=True)
+    return NONE.union(*(of_sql_type(text).get("", NONE) for name, text in types if name.casefold() == column.casefold()))
 
 
 def compare_comments(
@@ -171,7 +189,9 @@ def compare_comments(
 
 
 def of_relation(relation: DuckDBPyRelation, column: str) -> Fingerprints:
-    """Return the fingerprints in the comments of a column of a relation that is a whole table."""
+    """Return the fingerprints in the type of a column of a relation, or in its comments if the relation is a whole table."""
+    if typed := _of_types(relation, column):
+        return typed
     if relation.type != "TABLE_RELATION":
         return NONE
     path = [text_literal(part) for part in parts(relation.sql_query().removeprefix("SELECT * FROM "))]
@@ -182,10 +202,19 @@ def of_relation(relation: DuckDBPyRelation, column: str) -> Fingerprints:
 
 
 def of_frame(frame: Any, column: str) -> Fingerprints | None:
-    """Return the fingerprints of a column of a frame; None for frames that hold none, such as Polars and pandas frames."""
+    """Return the fingerprints of a column of a frame; None if its frame, as one of Polars, has none but in types."""
     if isinstance(frame, pa.Table | pa.RecordBatchReader):
         return of_schema(frame.schema, column)
+    if isinstance(frame, pl.DataFrame | pl.LazyFrame):
+        return of_type(_polars_type(frame, column)) or None
+    if is_pandas_frame(frame) and column in frame:
+        return of_type(type_of_column(frame[column])) or None
     return of_relation(frame, column) if isinstance(frame, DuckDBPyRelation) else None
+
+
+def _polars_type(frame: pl.DataFrame | pl.LazyFrame, column: str) -> pa.DataType:
+    kind = frame.collect_schema().get(column, pl.Null())
+    return pl.Series([], dtype=kind).to_arrow().type if isinstance(kind, pl.Struct) else pa.null()
 
 
 def of_source(con: DuckDBPyConnection, source: str, column: str) -> Fingerprints | None:

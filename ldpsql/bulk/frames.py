@@ -20,7 +20,7 @@ from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
 from ldpsql.bulk.in_memory import Charging
 from ldpsql.bulk.reading.sources import source_of
 from ldpsql.bulk.reading.streams import batches_of, stream
-from ldpsql.domains.arrays import column_of, is_frame, is_pandas_series, like_series
+from ldpsql.domains.arrays import column_of, is_frame, is_pandas_series, like_series, type_of_column
 from ldpsql.domains.columns import plain
 from ldpsql.engine.functions import arrow_fields
 from ldpsql.engine.identity import Identity
@@ -38,7 +38,7 @@ from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.names import IBU, INV
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
 from ldpsql.places import Place
-from ldpsql.registry.agreement import Fingerprints, check_agreement
+from ldpsql.registry.agreement import Fingerprints, check_agreement, of_type
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import check_policies
@@ -232,10 +232,18 @@ def _of_reports(
 
 
 def _mechanism(reports: Column | Counts, mechanism: Mechanism | str | None) -> Mechanism:
-    """Return the mechanism that is passed, or that counts record."""
+    """Return the mechanism that is passed, or that counts or the type of a column record.
+
+    Raises:
+        OtherMechanism: if they record another one.
+
+    """
+    fingerprints = reports.fingerprints if isinstance(reports, Counts) else of_type(type_of_column(reports))
     if mechanism is None:
-        return recorded(reports.fingerprints if isinstance(reports, Counts) else None)
-    return registry().mechanism(mechanism)
+        return recorded(fingerprints)
+    drawn_by = registry().mechanism(mechanism)
+    check_agreement(fingerprints, drawn_by)
+    return drawn_by
 
 
 @withheld
@@ -273,9 +281,8 @@ def heavy_hitters(reports: Column | Counts, mechanism: Mechanism | str, top: int
         OutOfTime: if ``deadline`` seconds pass.
 
     """
-    drawn_by = registry().mechanism(mechanism)
+    drawn_by = _mechanism(reports, mechanism)
     if isinstance(reports, Counts):
-        check_agreement(reports.fingerprints, drawn_by)
         counted = reports.one_group()
     else:
         column = column_of(reports).drop_null()
@@ -289,7 +296,6 @@ def heavy_hitters(reports: Column | Counts, mechanism: Mechanism | str, top: int
 
 def _likelihood(reports: Column | Counts, mechanism: Mechanism) -> Likelihood:
     if isinstance(reports, Counts):
-        check_agreement(reports.fingerprints, mechanism)
         return counted_likelihood(reports.one_group(), mechanism)
     return column_likelihood(column_of(reports), mechanism)
 

@@ -40,6 +40,14 @@ def column_of(values: Any, name: str = "") -> pa.Array:
     raise WrongType(f"{refused} is not a column of values of one type", _advice(values))
 
 
+def type_of_column(values: Any) -> pa.DataType:
+    """Return the type of a column in Arrow, of reports with their record; see `column_of`."""
+    try:
+        return _converted(values).type
+    except _REFUSED:
+        return pa.null()  # `column_of` raises it
+
+
 def is_frame(values: Any) -> bool:
     """Return whether this object has named columns: a Polars or pandas frame, an Arrow table or stream, a DuckDB relation."""
     if isinstance(values, pl.DataFrame | pl.LazyFrame) or is_pandas_frame(values):
@@ -104,7 +112,7 @@ def _converted(values: Any) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     if isinstance(values, np.ndarray) or _is_pandas_column(values):
-        return _nan_as_null(plain(pa.array(values, from_pandas=True)))
+        return _nan_as_null(pa.array(values, from_pandas=True))
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return pa.array(values)
     if hasattr(values, "__arrow_c_array__") and not is_frame(values):

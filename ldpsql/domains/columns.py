@@ -36,6 +36,7 @@ _PLAIN_TYPES = {
     )
 }
 _ALREADY_PLAIN = frozenset(t.id for t in _PLAIN_TYPES.values())
+RECORD = "ldpsql:"  # how the name of the only field of a STRUCT begins that records what drew a report
 
 
 @lru_cache(maxsize=256)
@@ -59,6 +60,8 @@ def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         return _of_extension(whole)
     if not _readable(whole.type):
         raise WrongType("a column holds intervals, which cannot be compared", "cast it to VARCHAR, or pass dates")
+    if _holds_records(whole.type):
+        return plain(_without_records(whole))
     kind = _plainer(whole.type)
     return whole if kind == whole.type else whole.cast(kind)  # a cast of an empty map to its own type crashes the process
 
@@ -70,6 +73,34 @@ def _readable(kind: pa.DataType) -> bool:
         return False
     own = [kind.value_type] if pa.types.is_dictionary(kind) else [kind.field(i).type for i in range(kind.num_fields)]
     return all(map(_readable, own))
+
+
+def is_record(kind: pa.DataType) -> bool:
+    """Return whether values of a type are reports whose type records what drew them."""
+    return pa.types.is_struct(kind) and kind.num_fields == 1 and kind.field(0).name.startswith(RECORD)
+
+
+@lru_cache(maxsize=256)
+def _holds_records(kind: pa.DataType) -> bool:
+    return is_record(kind) or any(_holds_records(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _without_records(column: pa.Array) -> pa.Array:
+    """Return a column with plain reports instead of those that record what drew them, also in lists, structs and maps."""
+    kind = column.type
+    if not _holds_records(kind):
+        return column
+    if is_record(kind):
+        return _without_records(pc.struct_field(column, [0]))
+    missing = column.is_null() if column.null_count else None
+    if pa.types.is_struct(kind):
+        return pa.StructArray.from_arrays([_without_records(part) for part in column.flatten()], kind.names, mask=missing)
+    whole = pa.concat_arrays([column])  # its offsets begin at 0
+    ends = whole.offsets.cast(pa.int32())
+    if pa.types.is_map(kind):
+        parts = [_without_records(part) for part in (whole.keys, whole.items)]
+        return pa.MapArray.from_arrays(ends, *parts, mask=missing)
+    return pa.ListArray.from_arrays(ends, _without_records(whole.values), mask=missing)
 
 
 def copied(values: pa.Array) -> pa.Array:

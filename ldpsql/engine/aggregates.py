@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ldpsql.engine.functions import Macros
-from ldpsql.names import AGREED, COLUMN_NAME, FEW, IBU, TABLE_PLACE
+from ldpsql.names import AGREED, COLUMN_NAME, COUNTED_BY, FEW, IBU, TABLE_PLACE
 from ldpsql.quoting import quoted, text_literal
 
 COUNTS = "{counts}"
@@ -30,7 +30,8 @@ class Aggregate:
             added as the last one if it is missing.
         comment: what an aggregate of this name returns; None leaves both macros without a comment.
         columns: the parameters that are columns of reports.
-        counted: a SQL expression of the columns: the counts of the rows in which ``keep`` is true.
+        counted: a SQL expression of the columns: the counts of the rows in which ``keep`` is true. By default, those of the
+            column of reports; if the mechanism ``m`` is a parameter, reports whose type records another one are refused.
         size: the SQL expression of the number of reports in ``{counts}``.
         from_counts: whether there is also a macro over counts.
         rows: whether the result is a list of rows, and there is also a table function of the same name, over one column of
@@ -43,7 +44,7 @@ class Aggregate:
     parameters: Mapping[str, str | None] = field(default_factory=lambda: {"m": None, "estimator": text_literal(IBU)})
     comment: str | None = None
     columns: tuple[str, ...] = ("report",)
-    counted: str = f"ldp.{COUNTED}(report, keep)"
+    counted: str = ""
     size: str = f"list_sum(map_values({COUNTS}))"
     from_counts: bool = True
     rows: bool = False
@@ -52,7 +53,9 @@ class Aggregate:
         """Yield the statements that create the macros and comment on them."""
         over_reports = {**dict.fromkeys(self.columns), **self.parameters}
         over_reports.setdefault("keep", "true")
-        yield self._macro(self.name, over_reports, self.counted)
+        by_default = f"{COUNTED_BY}(report, keep, m)" if "m" in self.parameters else f"ldp.{COUNTED}(report, keep)"
+        counts = self.counted or by_default
+        yield self._macro(self.name, over_reports, counts)
         if self.comment:
             yield f"COMMENT ON MACRO ldp.{self.name} IS {text_literal(f'aggregate: {self.comment}')};"
         if self.from_counts:
@@ -66,7 +69,7 @@ class Aggregate:
             n = f"{self.size.replace(COUNTS, _LOCAL)}::BIGINT AS n"
             counted = (
                 f"WITH {_FEW} AS MATERIALIZED (SELECT {FEW}(reports, report, keep, m) AS few) "  # noqa: S608
-                f"SELECT {self.counted} AS {_LOCAL}, any_value({COLUMN_NAME}(report)) AS {_NAME} "
+                f"SELECT {counts} AS {_LOCAL}, any_value({COLUMN_NAME}(report)) AS {_NAME} "
                 f"FROM query_table({TABLE_PLACE}(reports)) WHERE (SELECT few FROM {_FEW})"
             )
             select = f"TABLE SELECT {rows}, {n} FROM ({counted}) WHERE {AGREED}(reports, {_NAME}, m)"  # noqa: S608

@@ -15,7 +15,7 @@ from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_of
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism
-from ldpsql.names import WRITTEN
+from ldpsql.names import COUNTED_BY, DREW, KEPT, LISTED_BY, MECHANISM_HANDLE, RECORDING, WRITTEN
 from ldpsql.reports import FORMS, RowReports
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
@@ -99,7 +99,10 @@ def _row_texts(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
 
 
 def counted_by_form() -> Macros:
-    """Return ``ldp._counted(report, keep)``: the counts of a column of reports, as its form declares."""
+    """Return ``ldp._counted_by(report, keep, m)``: the counts of a column of reports of a mechanism, as their form declares.
+
+    Reports whose type records another mechanism are refused while the statement is planned.
+    """
     own = [form for form in FORMS.values() if form.counted != MarkedReports.counted]
     names = [COUNTED, *(f"{COUNTED}_{form.mark}" for form in own[1:])]
     others, statements = MarkedReports.counted, ""
@@ -107,7 +110,33 @@ def counted_by_form() -> Macros:
     for name, form in reversed(list(zip(names, own, strict=True))):
         statements += overloaded(name, [((f"report {form.sql_type}", "keep"), form.counted), (("report", "keep"), others)]).text
         others = f"ldp.{name}(report, keep)"
-    return Macros(statements)
+    return Macros(statements + _of_recorded(COUNTED_BY, f"ldp.{COUNTED}({{report}}, {{keep}})"))
+
+
+def listed_by() -> Macros:
+    """Return ``ldp._listed_by(report, keep, m)``: the list of the reports of a mechanism, as `counted_by_form` counts them."""
+    return Macros(_of_recorded(LISTED_BY, f"list({{report}}) FILTER (WHERE {KEPT}({{keep}}))"))
+
+
+def _of_recorded(macro: str, aggregate: str) -> str:
+    """Return the statements of a macro of a report, a condition and a mechanism that applies an aggregate to plain reports."""
+    checked = f"{DREW}(typeof(report), {MECHANISM_HANDLE}(m)) AND {KEPT}(keep)"
+    of_plain, of_struct = aggregate.format(report="report", keep="keep"), aggregate.format(report="report", keep=checked)
+    of_recorded = aggregate.format(report="struct_extract_at(report, 1)", keep=checked)
+    parameters, name = ("report", "keep", "m"), macro.removeprefix("ldp.")
+    # One type at a time: DuckDB cannot choose between two while the type of the report is not known.
+    inner = overloaded(f"{name}_struct", [((*parameters, "kind TINYINT"), of_struct), ((*parameters, "kind"), of_plain)]).text
+    others = f"{macro}_struct(report, keep, m, kind)"
+    outer = overloaded(f"{name}_type", [((*parameters, "kind BOOLEAN"), of_recorded), ((*parameters, "kind"), others)]).text
+    # A list and || keep CREATE MACRO from binding the type of a report that is not known yet.
+    kind = f"from_json('null', '' || {RECORDING}(typeof([report][1])))"
+    return inner + outer + overloaded(name, [(parameters, f"{macro}_type(report, keep, m, {kind})")]).text
+
+
+def type_of_reports(listed: str) -> str:
+    """Return the type of a report in SQL, from the type of the mechanism's reports: that of a list of them, or of a marker."""
+    mark = listed.removeprefix("STRUCT(").removesuffix(" INTEGER)")
+    return FORMS[mark].sql_type if mark in FORMS else listed.removesuffix("[]")
 
 
 def shown_by_form() -> Macros:

@@ -1,7 +1,8 @@
 """Fingerprints next to reports: how columns record them, and whether they agree with the mechanism that is to estimate.
 
 Arrow and Parquet keep the fingerprint of a column in the metadata of the schema, under ``ldpsql.mechanism.COLUMN``, and DuckDB
-in the comment of the column. A record without the digits of the channel fits any channel.
+in the comment of the column. What ``ldp.perturb_rows`` draws is a STRUCT whose only field has the fingerprint as its name, so
+that the type of the reports is their record. A record without the digits of the channel fits any channel.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import warnings
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import product
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
+from ldpsql.domains.columns import RECORD, is_record
+from ldpsql.engine.sql_struct import columns_of
 from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.registry.fingerprint import fingerprint, short_text
@@ -23,6 +26,8 @@ from ldpsql.registry.registry import registry
 
 KEY = "ldpsql.mechanism."
 _LINE = re.compile(r"\bldpsql:([0-9a-f]{32})(?:\.([0-9a-f]{16}))?(?: (.*))?")
+_RECORDED = re.compile(rf'"({RECORD}(?:[^"]|"")*)"')
+_FIELD = re.compile(rf'[(,] ?(?:(\w+)|"((?:[^"]|"")*)") STRUCT\({_RECORDED.pattern} ')
 _SAID = 200  # characters of a mechanism in a message
 
 Fingerprints: TypeAlias = frozenset[str]  # lines of text, one for each mechanism that drew reports of a column
@@ -38,7 +43,8 @@ def of_schema(schema: pa.Schema, column: str) -> Fingerprints:
     """Return the fingerprints of a column in the metadata of a schema, as Arrow, Parquet or Spark wrote them."""
     keys = {key.decode(errors="replace").casefold(): value for key, value in (schema.metadata or {}).items()}
     written = keys.get(f"{KEY}{column}".casefold(), b"").decode(errors="replace")
-    return of_text(written) | _of_spark(keys.get("org.apache.spark.sql.parquet.row.metadata", b"{}"), column)
+    typed = (of_type(field.type) for field in schema if field.name.casefold() == column.casefold())
+    return of_text(written).union(*typed) | _of_spark(keys.get("org.apache.spark.sql.parquet.row.metadata", b"{}"), column)
 
 
 def _of_spark(row: bytes, column: str) -> Fingerprints:
@@ -48,6 +54,25 @@ def _of_spark(row: bytes, column: str) -> Fingerprints:
     except (ValueError, KeyError, AttributeError, TypeError):  # written by something else
         return NONE
     return of_text("\n".join(map(str, texts)))
+
+
+def of_type(kind: pa.DataType) -> Fingerprints:
+    """Return the fingerprints in the type of a column of reports."""
+    return of_text(kind.field(0).name) if is_record(kind) else NONE
+
+
+def of_sql_type(text: str) -> dict[str, Fingerprints]:
+    """Return the fingerprints in a type as SQL writes it: of reports under '', of a struct of reports under its fields."""
+    if records_in(text) == "report":
+        return {"": NONE.union(*(of_text(name[1]) for name in _RECORDED.finditer(text)))}
+    return {(field[1] or field[2]).replace('""', '"'): of_text(field[3]) for field in _FIELD.finditer(text)}
+
+
+def records_in(text: str) -> Literal["report", "fields"] | None:
+    """Return whether a type in SQL records what drew reports: it is that of such a report, or has it in its fields."""
+    if text.startswith(f'STRUCT("{RECORD}'):
+        return "report"
+    return "fields" if _RECORDED.search(text) else None
 
 
 def of_text(text: str | None) -> Fingerprints:
@@ -98,6 +123,19 @@ def check_agreement(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
         f"{drawn} drew these reports" + (f", and {own} is to estimate them" if drawn != own else ""),
         "estimate with the mechanism that drew them; with another version of its domain it is another mechanism",
     )
+
+
+def check_typed(text: str, mechanism: Mechanism) -> None:
+    """Refuse reports whose type in SQL, which this is, records another mechanism, or several; see `of_sql_type`.
+
+    Raises:
+        OtherMechanism: if it does.
+
+    """
+    parts = {part.column: part.mechanism for part in columns_of(mechanism)}
+    for column, fingerprints in of_sql_type(text).items():
+        if not column or column in parts:
+            check_agreement(fingerprints, parts[column] if column else mechanism)
 
 
 def together(parts: Iterable[Fingerprints]) -> Fingerprints:

@@ -26,6 +26,8 @@ from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.mechanisms.parts import Parts
 
 _SHORT = 20_000  # characters of a mechanism as text
+_NAME = 1_000  # the same in the name of a field
+_RULES = ("nulls", "outside")  # parameters that do not change what is drawn
 _PART = 1 << 14  # values of a domain at a time
 
 
@@ -34,11 +36,31 @@ def fingerprint(mechanism: Mechanism) -> str:
     return certify(mechanism).derived(_fingerprint)
 
 
+def record_name(mechanism: Mechanism) -> str:
+    """Return the fingerprint as the name of the only field of a STRUCT that records what drew a report.
+
+    Its text is shorter, and has no rules for NULL and other values, so that those who write another rule draw the same type.
+    """
+    return certify(mechanism).derived(_record_name)
+
+
+def _record_name(certified: CertifiedMechanism) -> str:
+    mechanism = certified.mechanism
+    text = short_text(mechanism, _NAME)
+    if text is not None:
+        rules = {rule: None for rule in _RULES if getattr(mechanism, rule, None) is not None}
+        text = str(mechanism.changed(**rules)) if rules else text
+    return _line(certified, text or _abridged(mechanism, _NAME))
+
+
 def _fingerprint(certified: CertifiedMechanism) -> str:
     mechanism = certified.mechanism
-    text = short_text(mechanism, _SHORT) or _abridged(mechanism)
+    return _line(certified, short_text(mechanism, _SHORT) or _abridged(mechanism, _SHORT))
+
+
+def _line(certified: CertifiedMechanism, text: str) -> str:
     both = f"{certified.derived(_digits)}.{_channel_digits(certified)}"
-    return f"ldpsql:{both} {text if text.isprintable() else mechanism.name}"
+    return f"ldpsql:{both} {text if text.isprintable() else certified.mechanism.name}"
 
 
 def short_text(mechanism: Mechanism, most: int) -> str | None:
@@ -54,22 +76,26 @@ def short_text(mechanism: Mechanism, most: int) -> str | None:
     return text if len(text) <= most else None
 
 
-def _abridged(mechanism: Mechanism) -> str:
-    """Return a mechanism as text, with the lengths and the digits of its domains instead of their values."""
-    values = {name: getattr(mechanism, name) for name in type(mechanism).model_fields}
+def _abridged(mechanism: Mechanism, most: int) -> str:
+    """Return a mechanism as text, with the lengths and the digits of its domains instead of their values.
+
+    If that has more than ``most`` characters, return its name.
+    """
+    values = {name: getattr(mechanism, name) for name in type(mechanism).model_fields if name not in _RULES}
     domains = {
         name: {"length": len(value), "fingerprint": value.digits} for name, value in values.items() if isinstance(value, Domain)
     }
-    parameters = {name: domains.get(name, value) for name, value in (mechanism.given(without=domains) | domains).items()}
+    own = mechanism.given(without={*domains, *_RULES}) | domains
+    parameters = {name: domains.get(name, value) for name, value in own.items()}
     text = f"{mechanism.name}({', '.join(f'{name}={value!r}' for name, value in parameters.items())})"
-    return text if len(text) <= _SHORT else mechanism.name
+    return text if len(text) <= most else mechanism.name
 
 
 def _digits(certified: CertifiedMechanism) -> str:
     """Return the digest of the name and the parameters that decide what is drawn."""
     mechanism = certified.mechanism
     domains = {name for name in type(mechanism).model_fields if isinstance(getattr(mechanism, name), Domain)}
-    names = {*mechanism.given(without=domains), *domains} - {"nulls", "outside"}
+    names = {*mechanism.given(without=domains), *domains}.difference(_RULES)
     unordered = _unordered(certified)
     digest = blake2b(f"[{json.dumps(mechanism.name)}, {{".encode(), digest_size=16)
     for place, name in enumerate(sorted(names)):

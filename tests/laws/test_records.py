@@ -1,0 +1,178 @@
+"""Records: reports that SQL draws say what drew them, so that no other mechanism estimates them, wherever they went."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import ldpsql
+from ldpsql.errors import LdpError
+from tests.commands import app, python
+
+RIGHT = "krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv'])"
+WRONG = "krr(3, ['Lima', 'Oslo', 'Rome', 'Kyiv'])"
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a database with the SQL of the README on a plain connection, and what users make of the reports."""
+    folder = tmp_path_factory.mktemp("records")
+    with duckdb.connect(folder / "warehouse.duckdb") as con:
+        ldpsql.attach(con)
+        con.execute(
+            f"""CREATE TABLE people AS
+            SELECT i AS id, ['Lima', 'Oslo', 'Rome'][1 + i % 3] AS city, city AS home FROM range(900) t(i);
+            CREATE MACRO city() AS ldp.{RIGHT};
+            CREATE TABLE reports AS FROM ldp.perturb_rows(people, {{city: city(), home: city()}}, keep := ['id']);
+            CREATE TABLE copied AS FROM reports;
+            CREATE VIEW renamed AS SELECT city AS town FROM reports;
+            CREATE TABLE joined AS SELECT city, home, n FROM reports JOIN (SELECT id, 1 AS n FROM people) USING (id);
+            CREATE TABLE moved AS FROM reports;
+            ALTER TABLE moved RENAME COLUMN city TO town;
+            ALTER TABLE moved RENAME TO elsewhere;
+            COPY reports TO '{folder}/reports.parquet';
+            COPY reports TO '{folder}/parts' (FORMAT parquet, PER_THREAD_OUTPUT);
+            EXPORT DATABASE '{folder}/exported' (FORMAT parquet);"""
+        )
+        con.sql("FROM reports").pl().write_parquet(folder / "polars.parquet")
+        with pa.OSFile(f"{folder}/reports.arrow", "wb") as file:
+            table = con.sql("FROM reports").to_arrow_table()
+            with pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+    with duckdb.connect(folder / "imported.duckdb") as con:
+        ldpsql.attach(con)
+        con.execute(f"IMPORT DATABASE '{folder}/exported'")
+    return folder
+
+
+def sql(source: str, column: str = "city", database: str = "warehouse.duckdb") -> Callable[[Path, str | None], Any]:
+    def road(folder: Path, m: str | None) -> Any:
+        with duckdb.connect(folder / database, read_only=True) as con:
+            ldpsql.attach(con)
+            mechanism = "" if m is None else f", ldp.{m}"
+            return [
+                row[1] for row in con.execute(f"FROM ldp.estimate({source.format(folder)}, {column}{mechanism})").fetchall()
+            ]
+
+    return road
+
+
+def frame(read: Callable[[Path], Any]) -> Callable[[Path, str | None], Any]:
+    return lambda folder, m: ldpsql.estimate(read(folder), "city", m).estimate.tolist()
+
+
+def relation(folder: Path) -> Any:
+    con = duckdb.connect(folder / "warehouse.duckdb", read_only=True)
+    return con.sql("SELECT city FROM reports WHERE id >= 0")
+
+
+def series(folder: Path, m: str | None) -> Any:
+    return ldpsql.estimate(pl.read_parquet(folder / "reports.parquet")["city"], m).estimate.tolist()
+
+
+def command(*source: str) -> Callable[[Path, str | None], Any]:
+    def road(folder: Path, m: str | None) -> Any:
+        arguments = ["estimate", *(part.format(folder) for part in source), "--format", "json"]
+        done = CliRunner().invoke(app, [*arguments, *([] if m is None else ["-m", m])])
+        if done.exception is not None:
+            raise done.exception
+        return [row["estimate"] for row in json.loads(done.stdout)]
+
+    return road
+
+
+def process(folder: Path, m: str | None) -> Any:
+    program = f"import ldpsql; print(ldpsql.estimate({str(folder / 'reports.parquet')!r}, 'city', {m!r}).estimate.tolist())"
+    done = python(program)
+    if done.returncode:
+        raise LdpError(done.stderr)
+    return json.loads(done.stdout)
+
+
+ROADS: dict[str, Callable[[Path, str | None], Any]] = {
+    "table": sql("reports"),
+    "copied table": sql("copied"),
+    "renamed table": sql("elsewhere", "town"),
+    "view that renames": sql("renamed", "town"),
+    "join": sql("joined"),
+    "Parquet": sql("'{}/reports.parquet'"),
+    "folder of Parquet": sql("'{}/parts/*.parquet'"),
+    "Parquet of Polars": sql("'{}/polars.parquet'"),
+    "imported database": sql("reports", database="imported.duckdb"),
+    "frame of Arrow": frame(lambda folder: pa.parquet.read_table(folder / "reports.parquet")),
+    "frame of Polars": frame(lambda folder: pl.read_parquet(folder / "reports.parquet")),
+    "lazy frame": frame(lambda folder: pl.scan_parquet(folder / "reports.parquet")),
+    "frame of pandas": frame(lambda folder: pa.parquet.read_table(folder / "reports.parquet").to_pandas()),
+    "Arrow file": frame(lambda folder: folder / "reports.arrow"),
+    "relation": frame(relation),
+    "series": series,
+    "command on a file": command("{}/reports.parquet", "city"),
+    "command on a table": command("reports", "city", "-d", "{}/warehouse.duckdb"),
+    "another process": process,
+}
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_another_epsilon_is_refused_on_every_road_and_none_need_be_named(warehouse: Path, road: str) -> None:
+    estimate = ROADS[road]
+    named = estimate(warehouse, RIGHT)
+    assert len(named) == 4
+    assert estimate(warehouse, None) == pytest.approx(named, abs=1e-12)
+    with pytest.raises(Exception, match="LDP408"):
+        estimate(warehouse, WRONG)
+
+
+@pytest.mark.parametrize("source", ["reports", "(FROM copied SEMI JOIN joined USING (city))", "'{}/reports.parquet'"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "ldp.ibu(city, {})",
+        "ldp.diagnose(city, {})",
+        "ldp.top(city, {}, 2)",
+        "ldp.independence({{a: city, b: home}}, ldp.row({{a: {0}, b: {0}}}))",
+    ],
+)
+def test_aggregates_refuse_another_epsilon(warehouse: Path, source: str, call: str) -> None:
+    with duckdb.connect(warehouse / "warehouse.duckdb", read_only=True) as con:
+        ldpsql.attach(con)
+        query = f"SELECT {call} FROM {source.format(warehouse)}"
+        assert con.execute(query.format(f"ldp.{RIGHT}")).fetchall()
+        with pytest.raises(duckdb.Error, match="LDP408"):
+            con.execute(query.format(f"ldp.{WRONG}"))
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("INSERT INTO reports SELECT city, home, id FROM people", "Conversion Error"),  # raw values
+        ("INSERT INTO reports SELECT city, home, id FROM others", "at least one matching member"),
+        ("UPDATE reports SET city = 'Lima'", "Conversion Error"),
+        ("UPDATE reports SET city = (SELECT any_value(city) FROM others)", "at least one matching member"),
+        ("SELECT count(*) FROM reports WHERE city = 'Lima'", "Conversion Error"),
+        ("SELECT ldp.ibu(city, city()) FROM (SELECT city FROM reports UNION ALL SELECT city FROM others)", "LDP408"),
+        ("SELECT ldp.ibu(city, city()) FROM (SELECT city FROM reports UNION ALL SELECT city FROM people)", "Conversion Error"),
+        ("SELECT ldp.ibu(city::VARCHAR, city()) FROM reports", "LDP401"),
+    ],
+)
+def test_reports_do_not_mix_with_anything_else(warehouse: Path, statement: str, error: str) -> None:
+    with duckdb.connect() as con:
+        ldpsql.attach(con)
+        con.execute(f"ATTACH '{warehouse}/warehouse.duckdb' AS w (READ_ONLY)")
+        con.execute(
+            f"CREATE TABLE people AS FROM w.people; CREATE TABLE reports AS FROM w.reports; CREATE MACRO city() AS ldp.{RIGHT}"
+        )
+        con.execute(
+            f"CREATE TABLE others AS FROM ldp.perturb_rows(people, {{city: ldp.{WRONG}, home: city()}}, keep := ['id'])"
+        )
+        with pytest.raises(duckdb.Error, match=error):
+            con.execute(statement).fetchall()
+        con.execute("INSERT INTO reports FROM ldp.perturb_rows(people, {city: city(), home: city()}, keep := ['id'])")
+        assert con.execute("SELECT sum(n) / 4 FROM ldp.estimate(reports, city)").fetchall() == [(1800,)]
