@@ -11,7 +11,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Estimate, KeepOrSpread, Likelihood, Status
-from ldpsql.channels import SetChannel, costs
+from ldpsql.channels import SetChannel, costs, native
 from ldpsql.channels.hashed import HashChannel
 from ldpsql.channels.randomness import random_words
 from ldpsql.channels.splitmix import hashed, hashing_to
@@ -210,6 +210,21 @@ def test_the_quick_comparison_of_hashes_is_that_of_the_hashes(symbols: int) -> N
     hashes = hashed(seeds[:, None], np.arange(300, dtype=np.int32), symbols)
     y[:30] = hashes[:30, 5]
     assert (hashing_to(seeds, y, 300, symbols) == (hashes == y.astype(np.int32)[:, None])).all()
+
+
+@pytest.mark.skipif(native.kernels() is None, reason="installed without a C compiler")
+@pytest.mark.parametrize("size", [2, 7, 8, 9, 300])
+@pytest.mark.parametrize("symbols", [2, 3, 20, 149, 1 << 20, (1 << 31) - 1])
+def test_the_kernel_finds_the_sets_of_hashed_reports_that_python_finds(symbols: int, size: int) -> None:
+    draw = np.random.default_rng(symbols)
+    seeds, y = (draw.integers(0, end, 1500, dtype=np.uint64) for end in (2**64, symbols))
+    seeds[:4] = [0, 1, 2**63, 2**64 - 1]
+    hashes = hashed(seeds[:, None], np.arange(size, dtype=np.int32), symbols)
+    y[:700] = hashes[:700, size - 1]  # with many symbols a report seldom has a member
+    y[700:710] = symbols - 1
+    found = native.hash_sets(seeds[::3], y[::3], size, symbols)  # every third: the columns of reports are not contiguous
+    assert found is not None
+    assert (found == np.packbits(hashes == y.astype(np.int32)[:, None], axis=1, bitorder="little").T[:, ::3]).all()
 
 
 @pytest.mark.parametrize("symbols", [2, 3, 4, 5, 7, 8, 9, 16, 25, 27, 149])

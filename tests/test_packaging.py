@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -55,3 +57,37 @@ def test_an_installed_wheel_works_away_from_the_checkout(built: Path, tmp_path: 
         timeout=60,
     )
     assert "krr" in done.stdout
+
+
+@pytest.mark.parametrize("compiler", [None, "no-such-compiler", "false"])
+def test_a_wheel_has_the_kernels_if_there_is_a_compiler_and_works_without(compiler: str | None, tmp_path: Path) -> None:
+    if compiler is None and shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    environment = {name: text for name, text in os.environ.items() if name not in {"CC", "LDPSQL_NATIVE"}}
+    if compiler:
+        environment["CC"] = compiler
+    subprocess.run(build, check=True, capture_output=True, timeout=120, env=environment)
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); sys.meta_path = [f for f in sys.meta_path if 'ditable' not in repr(f)]\n"
+        "from ldpsql.channels import PrivateHash, KeepOrSpread, native; from fractions import Fraction; import numpy as np\n"
+        "assert native.__file__.startswith(sys.argv[1])\n"
+        "channel = PrivateHash(11, KeepOrSpread.within(3, Fraction(4)))\n"
+        "n = np.arange(99, dtype=np.uint64)\n"
+        "drawn = np.stack([n * np.uint64(0x9E3779B97F4A7C15), n % np.uint64(3)], 1)\n"
+        "expected = np.packbits(channel.supports(drawn), axis=1, bitorder='little').T\n"
+        "assert (channel.octets(drawn) == expected).all(); print(native.description())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "site")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env=environment,
+    )
+    assert wheel.name.endswith("-py3-none-any.whl") == bool(compiler)
+    assert done.stdout.startswith("inner loops run in Python" if compiler else "inner loops run in C")

@@ -154,6 +154,10 @@ class SetChannel(Channel):
     def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
         """Return which values each report supports, shape ``(len(drawn), inputs)``."""
 
+    def octets(self, drawn: Drawn) -> NDArray[np.uint8]:
+        """Return the same as bits, shape (octets, len(drawn)): bit i of octet b is set if the set holds value 8 b + i."""
+        return np.packbits(self.supports(drawn), axis=1, bitorder="little").T
+
     @abstractmethod
     def witness(self) -> int:
         """Return a report, as a number, that supports value 0 and not value 1."""

@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.channels import native
 from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
 from ldpsql.channels.galois import Field, symbols_within
 from ldpsql.channels.keep_or_spread import KeepOrSpread
@@ -74,6 +75,11 @@ class PrivateHash(HashChannel):
     def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
         """Return which values hash to y under the seed."""
         return hashing_to(drawn[:, 0], drawn[:, 1], self.size, self.response.size)
+
+    def octets(self, drawn: Drawn) -> NDArray[np.uint8]:
+        """Return the sets as bits, from the kernel if there is one."""
+        sets = native.hash_sets(drawn[:, 0], drawn[:, 1], self.size, self.response.size)
+        return super().octets(drawn) if sets is None else sets
 
     def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
         """Return which have a y that the response can give."""

@@ -27,8 +27,8 @@ def doctor(
 ) -> None:
     """Check that everything works on this machine.
 
-    Packages, settings, ledger, random source, plugins, and one round through SQL; exits with 1 if one of them fails. For a
-    database, it also says which views and macros other clients of DuckDB can neither use nor import.
+    Packages, settings, ledger, random source, kernels in C, plugins, and one round through SQL; exits with 1 if one of them
+    fails. For a database, it also says which views and macros other clients of DuckDB can neither use nor import.
 
     Example: ldpsql doctor --format json
     """
@@ -37,6 +37,7 @@ def doctor(
         "settings": _settings,
         "ledger": check_ledger,
         "random source": _random,
+        "kernels": _kernels,
         "plugins": _plugins,
         "SQL": _round,
         **({"database": partial(_database, database)} if database else {}),
@@ -152,6 +153,12 @@ def _random() -> str:
     if len(set(random_words(4096).tolist())) != 4096:  # by chance less than once in 10^12 runs
         raise RuntimeError("the random source repeats itself: nothing may be perturbed here")
     return "OpenSSL gives 64-bit words, none repeated"
+
+
+def _kernels() -> str:
+    from ldpsql.channels.native import description
+
+    return description()
 
 
 def _plugins() -> str:

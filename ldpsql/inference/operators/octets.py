@@ -42,7 +42,7 @@ def packed(channel: SetChannel, drawn: Drawn) -> Octets:
     for start in range(0, len(drawn), step):
         check()
         part = slice(start, start + step)
-        out[:, part] = np.packbits(channel.supports(drawn[part]), axis=1, bitorder="little").T
+        out[:, part] = channel.octets(drawn[part])
     return out
 
 
