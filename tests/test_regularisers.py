@@ -258,7 +258,7 @@ def surely_above_zero(gains: Floats) -> bool:
 def test_the_correction_vanishes_where_the_maximum_is_inside_and_reports_are_many() -> None:
     op = krr(3.0, 4)
     likelihood = Likelihood(op, np.rint(op.forward(np.array([[0.4, 0.3, 0.2, 0.1]])) * 1e6), named=np.arange(4))
-    assert fitted("corrected_em(correction='exact')", likelihood) == pytest.approx(fitted("ibu", likelihood), abs=1e-5)
+    assert fitted("corrected_em", likelihood) == pytest.approx(fitted("ibu", likelihood), abs=1e-5)
 
 
 @pytest.mark.parametrize(("second", "factor"), [(1.0, 2), (0.5, 1)])  # the exact derivative; the paper's (24) as printed

@@ -40,13 +40,13 @@ SET VARIABLE m = MAP {
     1: ldp.krr(0.1, ['a', 'b', 'c']), 2: ldp.krr(2, ['a', 'b', 'c']), 3: ldp.krr(1.098612288668, ['a', 'b', 'c']), 4: ldp.krr('infinity', ['a', 'b', 'c'])
 };
 
-SELECT run, ldp.ibu_mixed(report, level, getvariable('m'), estimator := 'corrected_em(simulate=''observed'')') FROM reports GROUP BY run;"""
+SELECT run, ldp.ibu_mixed(report, level, getvariable('m'), estimator := 'corrected_em(simulate=''observed'', correction=''printed'')') FROM reports GROUP BY run;"""
 
 METHODS = {"Uniform": "uniform", "ObfDat": "observed", "MatInv norm": "inv_n", "MatInv proj": "inv_p", "EM": "ibu",
-           "Proposal": "corrected_em(simulate='observed')"}  # fmt: skip
+           "Proposal": "corrected_em(simulate='observed', correction='printed')"}  # fmt: skip
 PAIR = {name: METHODS[name] for name in ("EM", "Proposal")}
 BEYOND = {"held out": "ibu(stop='held_out')", "empirical Bayes": "empirical_bayes", "best": "best",
-          "our default": "corrected_em", "(24) with its 2": "corrected_em(correction='exact')"}  # fmt: skip
+          "our default": "corrected_em", "(24) as printed": "corrected_em(correction='printed')"}  # fmt: skip
 
 CENSUS = """\
 SELECT CASE WHEN age = 0 THEN 0 WHEN age <= 12 THEN 1 WHEN age <= 19 THEN 2 WHEN age <= 29 THEN 3 WHEN age <= 39 THEN 4
