@@ -70,7 +70,7 @@ METRIC = ["truncated_geometric", "geometric", "planar_geometric", "planar_laplac
 
 
 def test_every_built_in_mechanism_is_tested_here() -> None:
-    tested = {plain(name) for name in [*PURE, *METRIC]} | {"gaussian", "gaussian_points", "blahut_arimoto", "matrix"}
+    tested = {plain(name) for name in [*PURE, *METRIC]} | {"gaussian", "gaussian_points", "blahut_arimoto", "matrix", "optimal"}
     assert set(registry().mechanisms) <= tested | {
         "pckv",
         "pckv_grr",
@@ -85,7 +85,7 @@ def test_every_built_in_mechanism_is_tested_here() -> None:
         "joint_krr",
         "joint_olh",
         "loloha",
-    }  # see test_key_value, test_heavy_hitters, test_hierarchy, test_rectangles, test_rows, test_loloha
+    }  # see test_key_value, test_optimal, test_heavy_hitters, test_hierarchy, test_rectangles, test_rows, test_loloha
 
 
 def in_turn(names: list[str], sizes: tuple[int, ...]) -> list[tuple[str, int, str]]:

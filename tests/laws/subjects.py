@@ -46,6 +46,7 @@ SMALL = {
     "stochastic_rounding": "stochastic_rounding(1, 0, 2, bins=2)",
     "subset_selection": "subset_selection(1, ['a', 'b', 'c', 'd'])",
     "truncated_geometric": "truncated_geometric(1, 0, 3)",
+    "optimal": "optimal(2, [0, 1, 2, 3], [4, 3, 3, 3])",
 }
 MORE = {
     "olh, private seeds": "olh(2, ['a', 'b', 'c'], seeds='private', symbols=3)",
