@@ -13,9 +13,9 @@ WITH macros AS (
     ) FROM macros
 ), tables AS (
     SELECT {'path': [database_name, schema_name, table_name],
-            'columns': list({'name': column_name, 'comment': comment} ORDER BY column_index)} AS recorded
+            'columns': list({'name': column_name, 'comment': concat_ws(' ', comment, data_type)} ORDER BY column_index)} AS recorded
     FROM duckdb_columns() WHERE NOT internal GROUP BY database_name, schema_name, table_name
-    HAVING bool_or(contains(comment, 'ldpsql:'))
+    HAVING bool_or(contains(concat_ws(' ', comment, data_type), 'ldpsql:'))
 )
 SELECT unnest(__ldp_lint(
     (SELECT list({'kind': kind, 'name': name, 'sql': sql} ORDER BY kind, name) FROM objects), (SELECT list(recorded ORDER BY recorded) FROM tables)

@@ -21,7 +21,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import DestinationRefused, PrivacyLeakWarning, SourceRefused
 from ldpsql.quoting import quoted, text_literal
-from ldpsql.registry.agreement import KEY, of_text
+from ldpsql.registry.agreement import KEY, NONE, of_sql_type, of_text
 from ldpsql.sql.attach import connect
 from ldpsql.sql.tokens import Statement, statements
 
@@ -30,7 +30,8 @@ _KINDS = ("view", "macro", "table", "sequence", "type", "schema", "index", "trig
 _IF_USED = ("sequence", "type", "index", "trigger")  # only those that others need: values of an ENUM may come from raw rows
 _TABLES = """
     SELECT schema_name, table_name,
-           list({'name': column_name, 'comment': comment} ORDER BY column_index) FILTER (WHERE NOT is_generated)
+           list({'name': column_name, 'comment': comment, 'type': data_type} ORDER BY column_index)
+               FILTER (WHERE NOT is_generated)
     FROM duckdb_columns() WHERE database_name = 'source' AND NOT internal
     AND (schema_name, table_name) IN (SELECT (schema_name, table_name) FROM duckdb_tables() WHERE database_name = 'source')
     GROUP BY ALL ORDER BY ALL"""
@@ -143,9 +144,15 @@ def _attached(database: str) -> Iterator[DuckDBPyConnection]:
 
 def _tables(con: DuckDBPyConnection) -> list[Table]:
     return [
-        Table(schema, name, [c["name"] for c in columns], {c["name"]: c["comment"] for c in columns if of_text(c["comment"])})
+        Table(schema, name, [c["name"] for c in columns], {c["name"]: text for c in columns if of_text(text := _record(c))})
         for schema, name, columns in con.sql(_TABLES).fetchall()
     ]
+
+
+def _record(column: dict[str, str | None]) -> str:
+    """Return the comment of a column if it records a mechanism, or else the fingerprints in its type."""
+    comment = column["comment"] or ""
+    return comment if of_text(comment) else "\n".join(sorted(of_sql_type(column["type"] or "").get("", NONE)))
 
 
 def _sorted(con: DuckDBPyConnection, tables: list[Table]) -> Portability:

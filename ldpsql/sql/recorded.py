@@ -15,10 +15,12 @@ from ldpsql.quoting import text_literal
 from ldpsql.registry.agreement import of_schema, of_text
 from ldpsql.sql.lineage import Relation, Report
 
-# Tables with a comment that records a mechanism: database, schema, table, and their columns with comments.
+# Tables with a comment or a type that records a mechanism: database, schema, table, and their columns with comments and types.
 RECORDED = """
-    SELECT database_name, schema_name, table_name, list({'name': column_name, 'comment': comment} ORDER BY column_index)
-    FROM duckdb_columns() WHERE NOT internal GROUP BY ALL HAVING bool_or(contains(comment, 'ldpsql:'))"""
+    SELECT database_name, schema_name, table_name,
+           list({'name': column_name, 'comment': concat_ws(' ', comment, data_type)} ORDER BY column_index)
+    FROM duckdb_columns() WHERE NOT internal
+    GROUP BY ALL HAVING bool_or(contains(concat_ws(' ', comment, data_type), 'ldpsql:'))"""
 
 
 def of_file(name: str) -> Relation | None:

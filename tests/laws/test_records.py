@@ -176,3 +176,16 @@ def test_reports_do_not_mix_with_anything_else(warehouse: Path, statement: str, 
             con.execute(statement).fetchall()
         con.execute("INSERT INTO reports FROM ldp.perturb_rows(people, {city: city(), home: city()}, keep := ['id'])")
         assert con.execute("SELECT sum(n) / 4 FROM ldp.estimate(reports, city)").fetchall() == [(1800,)]
+
+
+def test_lint_and_exports_know_reports_by_their_type(warehouse: Path, tmp_path: Path) -> None:
+    with duckdb.connect() as con:
+        ldpsql.attach(con)
+        con.execute(f"ATTACH '{warehouse}/warehouse.duckdb' AS w (READ_ONLY)")
+        con.execute(
+            "CREATE TABLE reports AS FROM w.reports; CREATE VIEW counted AS SELECT city, count(*) FROM reports GROUP BY city"
+        )
+        assert con.execute("SELECT name FROM ldp.lint()").fetchall() == [("main.counted",)]
+    exported = ["export-database", f"{warehouse}/warehouse.duckdb", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, exported)
+    assert done.exit_code == 0, done.output
