@@ -34,6 +34,7 @@ TEXTS = [
     "pem(1, max_bytes := 4)",
     "planar_laplace(1, columns := 3, rows := 4)",
     "blahut_arimoto(2, ['a', 'b', 'c'], [1, 2, 3], columns := 3)",
+    "optimal(1, ['a', 'b', 'c'], [3, 2, 1])",
 ]
 
 

@@ -70,7 +70,10 @@ def test_equation_13_weighs_mechanisms_and_not_reports(small: Any) -> None:
 
 
 def test_all_runs_together_give_the_estimates_of_sql(small: Any) -> None:
-    """Two runs of twelve users at four levels, the last of which reports exactly; no chance in it."""
+    """Two runs of twelve users at four levels, the last of which reports exactly.
+
+    The proposal is left out: it simulates reports in the order of the pairs of level and report, which is not the same in both.
+    """
     with import_module("reproduction").connect() as con:
         small.simulated(con, np.array([0.4, 0.3, 0.2, 0.1]), (3, 4, 3, 2), 1)
         places = ((run, n, level) for run in (0, 1) for n, level in enumerate([1, 2, 3, 4] * 3))
@@ -79,8 +82,8 @@ def test_all_runs_together_give_the_estimates_of_sql(small: Any) -> None:
         con.execute("CREATE OR REPLACE TABLE reports AS SELECT * FROM chosen")
         small.errors(con, small.METHODS)
         together = dict(con.execute("SELECT method || run, q FROM estimates").fetchall())
-        for method, name in small.METHODS.items():
-            call = f"ldp.ibu_mixed(report, level, getvariable('m'), estimator := '{name}')"
+        for method in small.METHODS.keys() - {"Proposal"}:
+            call = f"ldp.ibu_mixed(report, level, getvariable('m'), estimator := '{small.METHODS[method]}')"
             sql = f"SELECT run, list_transform({call}, lambda e: e.estimate) FROM reports GROUP BY run"
             for run, shares in con.execute(sql).fetchall():
                 assert together[f"{method}{run}"] == pytest.approx(shares, abs=1e-6), method
