@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ldpsql import Mechanism
-from ldpsql.clients.module import module
-from ldpsql.clients.vectors import vectors
 from ldpsql.functions import registry
+from tests.commands import printed
 
 NODE = shutil.which("node") or shutil.which("nodejs")
 NO_NODE = "there is no node here: make test-clients installs Debian's"
@@ -117,12 +116,22 @@ def mechanism(name: str) -> Mechanism:
     return registry().mechanism((TEXTS | LARGE)[name])
 
 
+def module(one: Mechanism) -> str:
+    """Return the module of a mechanism."""
+    return printed("export-client", "-m", str(one))
+
+
+def vectors(one: Mechanism, count: int) -> list[dict[str, Any]]:
+    """Return values, the words that draw their reports, and the reports."""
+    return [json.loads(line) for line in printed("vectors", "-m", str(one), "-n", str(count)).splitlines()]
+
+
 def cases(names: Iterable[str], count: int) -> dict[str, Any]:
     """Return the modules of mechanisms, and vectors of each."""
     made = {name: mechanism(name) for name in names}
     return {
         "modules": {name: module(one) for name, one in made.items()},
-        "vectors": {name: list(vectors(one, count)) for name, one in made.items()},
+        "vectors": {name: vectors(one, count) for name, one in made.items()},
     }
 
 

@@ -22,7 +22,7 @@ import typer.testing
 from ldpsql.cli import main
 from ldpsql.cli.app import app
 
-__all__ = ["app", "python", "quicken", "run", "serve"]
+__all__ = ["app", "printed", "python", "quicken", "run", "serve"]
 _MADE = typer.main.get_command
 ROOT = Path(__file__).parents[1]
 _EXTRAS = ("ldpsql.dbt", "ldpsql.spark", "ldpsql.__main__")
@@ -34,6 +34,11 @@ def quicken() -> None:
     """Let `CliRunner` make the commands of an app once: Typer takes 0.1 s to read the signatures of ours."""
     made = cache(lambda app, _: _MADE(app))
     vars(typer.testing)["_get_command"] = lambda app: made(app, len(app.registered_commands))
+
+
+def printed(*arguments: str) -> str:
+    """Return what ``ldpsql ARGUMENTS`` prints, in this process; raise what it raises."""
+    return typer.testing.CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
 
 
 def run(*arguments: str, stdin: str = "", cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -14,15 +14,14 @@ import pytest
 from ldpsql import Channel, certify
 from ldpsql.channels import STRUCTURES, Weights
 from ldpsql.channels.randomness import random_words
-from ldpsql.cli.export_client import export_client
 from ldpsql.clients import module as modules
-from ldpsql.clients.module import module
 from ldpsql.clients.vectors import _in_step, _one_by_one, vectors
 from ldpsql.errors import LdpError, NotApplicable
 from ldpsql.functions import registry
 from ldpsql.mechanisms import BinBits, KeepOrWindow, Levels, Prefixes, SignedBits, certify_values
 from tests import clients
-from tests.commands import run
+from tests.clients import module
+from tests.commands import printed, run
 
 needs_node = pytest.mark.skipif(clients.NODE is None, reason=clients.NO_NODE)
 MOST = 10_000  # bytes of a module with a short domain
@@ -174,16 +173,16 @@ def test_reports_follow_the_channel_with_the_random_words_of_node(tmp_path: Path
 
 def test_a_module_larger_than_allowed_is_not_written(tmp_path: Path) -> None:
     made = tmp_path / "city.mjs"
-    mechanism = "krr(1, ['Lima', 'Oslo'])"
+    command = ["export-client", "-m", "krr(1, ['Lima', 'Oslo'])", "-o", str(made)]
     with pytest.raises(NotApplicable, match=r"bytes, and at most 100 are allowed"):
-        export_client(mechanism, made, 100)
+        printed(*command, "--max-bytes", "100")
     assert not made.exists()
-    export_client(mechanism, made, 10_000)
+    printed(*command, "--max-bytes", "10000")
     assert made.stat().st_size <= 10_000
 
 
 def test_strings_that_are_not_listed_are_refused() -> None:
-    for write in (module, lambda one: list(vectors(one, 1))):
+    for write in (module, lambda one: clients.vectors(one, 1)):
         with pytest.raises(NotApplicable, match="modules are for single values, rows of them and sets of pairs"):
             write(registry().mechanism("pem(1)"))
 

@@ -43,9 +43,9 @@ from ldpsql.mechanisms.information import mutual_information
 from ldpsql.pairs.shown import shown
 from ldpsql.pairs.sizes import lost_if_geometric
 from ldpsql.privacy.certificate import certificate
-from ldpsql.sql.relational import ReportTable, query
 from ldpsql.testing import check_mechanism
 from tests import seeds
+from tests.commands import printed
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data" / "ecommerce_clothing_key_rating.parquet"
 ALARM = 1e-6 / 20  # false alarm of a single comparison; a test makes about 20
@@ -232,7 +232,7 @@ def test_what_is_for_single_values_refuses_mechanisms_over_pairs() -> None:
     for refused in (
         lambda: listed(mechanism),
         lambda: mutual_information(mechanism, np.ones(2)),
-        lambda: query(mechanism, ReportTable("pairs", "report"), "duckdb"),
+        lambda: printed("export-sql", "-m", str(mechanism)),
         lambda: check_ordered(mechanism),
         lambda: Repeated(Perturbed(mechanism)),
         lambda: Mixed(Domain.of(["x", "y"]), (mechanism, mechanism)),

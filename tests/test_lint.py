@@ -20,9 +20,8 @@ from ldpsql.polars import LdpFrame, LdpNamespace
 from ldpsql.sql.drawing import IN_PYTHON, DrawingFunctions, Draws
 from ldpsql.sql.lint import lint
 from ldpsql.sql.repeated import MACROS
-from ldpsql.sql.scripts import lint_files
 from ldpsql.sql.tokens import statements
-from tests.commands import app
+from tests.commands import app, printed
 
 REDRAWS = {
     "plain": "CREATE VIEW v AS SELECT ldp.perturb(city, city()) FROM people",
@@ -108,6 +107,12 @@ def people(con: DuckDBPyConnection) -> DuckDBPyConnection:
     return con
 
 
+def linted_files(folder: Path) -> list[tuple[int, str]]:
+    """Return line and kind of each finding in the files of a folder."""
+    rows = json.loads(printed("lint", str(folder), "--format", "json"))
+    return [(row["line"], row["kind"]) for row in rows]
+
+
 @pytest.mark.parametrize("statement", REDRAWS.values(), ids=REDRAWS.keys())
 def test_what_redraws_is_found(people: DuckDBPyConnection, statement: str) -> None:
     people.execute(statement)
@@ -178,7 +183,7 @@ def test_what_draws_is_volatile_and_what_is_volatile_draws_unless_it_says_otherw
 @pytest.mark.parametrize(("text", "expected"), SCRIPTS.values(), ids=SCRIPTS.keys())
 def test_what_gives_values_away_is_found_in_files(tmp_path: Path, text: str, expected: list[tuple[int, str]]) -> None:
     (tmp_path / "a.sql").write_text(text, encoding="utf-8")
-    assert [(place.line, place.finding.kind) for place in lint_files([tmp_path])] == expected
+    assert linted_files(tmp_path) == expected
 
 
 def test_macros_of_one_file_are_seen_in_another_and_the_exit_code_says_so(tmp_path: Path) -> None:
@@ -197,7 +202,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "latin.sql", tmp_path / "none.sql", tmp_path / "empty"):
         (tmp_path / "empty").mkdir(exist_ok=True)
         with pytest.raises(SourceRefused):
-            lint_files([path])
+            printed("lint", str(path))
 
 
 def test_attach_warns_of_what_is_in_the_file(tmp_path: Path) -> None:
@@ -249,7 +254,7 @@ def test_draws_inside_of_expressions_that_duckdb_evaluates_several_times_are_fou
     tmp_path: Path, sql: str, kinds: list[str]
 ) -> None:
     (tmp_path / "q.sql").write_text(sql)
-    assert [place.finding.kind for place in lint_files([tmp_path])] == kinds
+    assert [kind for _, kind in linted_files(tmp_path)] == kinds
 
 
 def test_the_macros_of_duckdb_that_repeat_a_parameter_are_those_of_the_lint() -> None:

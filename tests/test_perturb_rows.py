@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -19,10 +20,8 @@ from ldpsql.bulk.writing import shuffling
 from ldpsql.functions import random_arrangement, random_order, random_parts
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms.sampling import plausible
-from ldpsql.sql.drawing import DrawingFunctions, Draws
-from ldpsql.sql.lint import lint
-from ldpsql.sql.scripts import lint_files
 from tests import seeds
+from tests.commands import printed
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
 ROWS = 3_000
@@ -377,7 +376,6 @@ def test_names_of_columns_do_not_meet_those_of_the_macro(con: DuckDBPyConnection
 
 def test_lint_knows_that_it_perturbs_and_that_the_order_is_random(con: DuckDBPyConnection, tmp_path: Path) -> None:
     call = "FROM ldp.perturb_rows(people, {city: town()})"
-    assert DrawingFunctions.of_registry().of(call) is Draws.REPORTS
     files = {
         "stored": f"CREATE TABLE r AS {call};",
         "view": f"CREATE VIEW r AS {call};",
@@ -385,10 +383,10 @@ def test_lint_knows_that_it_perturbs_and_that_the_order_is_random(con: DuckDBPyC
     }
     for name, sql in files.items():
         (tmp_path / f"{name}.sql").write_text(sql)
-    found = {Path(place.file).stem for place in lint_files([tmp_path])}
+    found = {Path(row["file"]).stem for row in json.loads(printed("lint", str(tmp_path), "--format", "json"))}
     assert found == {"view", "macro"}
     con.execute(f"CREATE VIEW redrawn AS {call}")
-    assert [finding.name for finding in lint(con)] == ["main.redrawn"]
+    assert con.execute("SELECT name FROM ldp.lint()").fetchall() == [("main.redrawn",)]
 
 
 @pytest.mark.parametrize("name", ["_ldpsql_places", "_ldpsql_count", "_LDPSQL_places", "_ldpsql_x"])

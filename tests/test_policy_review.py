@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from ldpsql.cli.sarif import sarif
 from ldpsql.errors import LdpError
-from ldpsql.ledger.changes import CHANGED, STRONGER, WEAKER, changes
-from ldpsql.ledger.review import terms
-from tests.commands import app
+from tests.commands import app, printed
 
+WEAKER, STRONGER, CHANGED = "weaker", "stronger", "changed"
 OLD = """
 [mechanisms]
 city = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
@@ -36,14 +35,18 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 
 def verdicts(tmp_path: Path, old: str, new: str) -> set[tuple[str, str, str]]:
-    differing = changes(terms(written(tmp_path, "old.toml", old)), terms(written(tmp_path, "new.toml", new)))
-    return {(change.verdict, change.place, change.term) for change in differing}
+    differing = compared(written(tmp_path, "old.toml", old), written(tmp_path, "new.toml", new))
+    return {(change["verdict"], change["place"], change["term"]) for change in differing}
+
+
+def compared(old: Path, new: Path) -> list[dict[str, str]]:
+    return list(json.loads(printed("policy", "diff", str(old), str(new), "--format", "json")))
 
 
 def test_nothing_differs_from_itself_also_in_another_folder(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     other = written(tmp_path / "elsewhere", "ldpsql.toml", OLD)
-    assert not changes(terms(written(tmp_path, "old.toml", OLD)), terms(other))
+    assert not compared(written(tmp_path, "old.toml", OLD), other)
 
 
 TABLE, NAMED = "[tables.people]", "[mechanisms]"
@@ -169,39 +172,45 @@ def test_the_commands_show_and_compare_and_exit_with_3_if_weaker(tmp_path: Path)
 @pytest.mark.parametrize("text", ["[tables.people]\nepsilon = 1\ncolumns = {a = \"krr(2, ['x', 'y'])\"}", "[nothing]", "x ="])
 def test_settings_that_cannot_be_read_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(LdpError):
-        terms(written(tmp_path, "ldpsql.toml", text))
+        printed("policy", "show", str(written(tmp_path, "ldpsql.toml", text)))
     with pytest.raises(LdpError):
-        terms(tmp_path / "missing.toml")
+        printed("policy", "show", str(tmp_path / "missing.toml"))
 
 
 def test_what_cannot_be_read_is_named_with_its_file_and_its_table(tmp_path: Path) -> None:
     old, new = written(tmp_path, "old.toml", OLD), written(tmp_path, "new.toml", OLD.replace('age = "square', 'age = "squire'))
     with pytest.raises(LdpError, match=r"new\.toml: age in \[tables\.people\]: there is no mechanism"):
-        changes(terms(old), terms(new))
+        compared(old, new)
     for text, place in (
         (OLD.replace("epsilon = 2\n", "epsilon = -2\n"), r"\[tables\.people\]"),
         (OLD.replace("[mech", "[mach"), ""),
     ):
         with pytest.raises(LdpError, match=rf"new\.toml.*{place}"):
-            terms(written(tmp_path, "new.toml", text))
+            printed("policy", "show", str(written(tmp_path, "new.toml", text)))
 
 
-def test_addresses_of_files_in_sarif_are_percent_encoded() -> None:
-    finding = {"line": 0, "kind": "view", "problem": "p", "remedy": "r"}
-    log = json.loads(sarif([{**finding, "file": name} for name in ("models/a b#1%.sql", "/srv/ä.sql")]))
-    places = [result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in log["runs"][0]["results"]]
-    assert places == ["models/a%20b%231%25.sql", "file:///srv/%C3%A4.sql"]
+def results(folder: Path, *files: str) -> list[dict[str, Any]]:
+    """Return what lint finds in files of a folder, all of which perturb in a view, as results of SARIF."""
+    for name in files:
+        (folder / name).parent.mkdir(exist_ok=True)
+        written(folder, name, "SELECT 1;\nCREATE VIEW v AS SELECT ldp.perturb(city, city()) FROM people")
+    (run,) = json.loads(printed("lint", *(str(folder / name) for name in files), "--format", "sarif"))["runs"]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["view"]
+    return list(run["results"])
 
 
-def test_findings_are_a_log_of_sarif_with_a_rule_for_each_kind() -> None:
-    finding = {"file": "models/a.sql", "line": 3, "kind": "view v", "problem": "it perturbs", "remedy": "perturb once"}
-    log = json.loads(sarif([finding, {**finding, "line": 0, "kind": "view w"}]))
-    (run,) = log["runs"]
-    assert (log["version"], [rule["id"] for rule in run["tool"]["driver"]["rules"]]) == ("2.1.0", ["view"])
-    first, second = (result["locations"][0]["physicalLocation"] for result in run["results"])
-    assert first == {"artifactLocation": {"uri": "models/a.sql"}, "region": {"startLine": 3}}
-    assert second == {"artifactLocation": {"uri": "models/a.sql"}}
-    assert run["results"][0]["message"]["text"] == "view v: it perturbs. perturb once"
+def test_addresses_of_files_in_sarif_are_percent_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = [*results(Path(), "models/a b#1%.sql"), *results(tmp_path, "ä.sql")]
+    places = [result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in found]
+    assert places == ["models/a%20b%231%25.sql", f"{tmp_path.as_uri()}/%C3%A4.sql"]
+
+
+def test_a_finding_is_a_result_with_its_line_and_its_remedy(tmp_path: Path) -> None:
+    (result,) = results(tmp_path, "a.sql")
+    assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": 2}
+    assert result["ruleId"] == "view"
+    assert result["message"]["text"].startswith("view: it perturbs, ")
 
 
 def test_lint_writes_sarif_and_text_and_exits_with_3(tmp_path: Path) -> None:

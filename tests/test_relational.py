@@ -15,13 +15,22 @@ from typer.testing import CliRunner
 import ldpsql
 from ldpsql.errors import DestinationRefused, IllConditioned, InvalidParameter, NotApplicable
 from ldpsql.functions import registry
-from ldpsql.sql.relational import DIALECTS, ReportTable, query
-from tests.commands import app
+from tests.commands import app, printed
 
 CITIES = "krr(1, ['Lima', \"O'slo\", 'Rome', 'Kyiv'])"
 # Counts of four reports: inside, on the border of the simplex, and with one value only.
 COUNTS = ([4000, 3000, 2000, 1000], [9000, 400, 350, 250], [0, 0, 0, 50], [1, 0, 0, 0], [5, 5, 5, 5])
 FIELDS = ("estimate", "std_error", "low", "high")
+DIALECTS = ("duckdb", "postgres", "spark", "snowflake", "bigquery")
+
+
+def query(
+    text: str, table: str, column: str, *, n: str = "", by: tuple[str, ...] = (), dialect: str = "duckdb", name: str = ""
+) -> str:
+    """Return the query of a mechanism."""
+    keys = [word for key in by for word in ("--by", key)]
+    options = ["--dialect", dialect, "--table", table, "--column", column, "--counts", n, "--name", name, *keys]
+    return printed("export-sql", "--mechanism", text, *options)
 
 
 def reports_of(counts: list[int], text: str = CITIES) -> list[object]:
@@ -43,8 +52,8 @@ def test_duckdb_without_ldpsql_returns_the_same_to_twelve_digits(counts: list[in
         con.execute("CREATE TABLE counted (city VARCHAR, n INTEGER)")
         values = dict.fromkeys(reports)
         con.executemany("INSERT INTO counted VALUES (?, ?)", [[value, reports.count(value)] for value in values])
-        rows = con.execute(query(registry().mechanism(CITIES), ReportTable("counted", "city", "n"), "duckdb")).fetchall()
-        few = con.execute(query(registry().mechanism(CITIES), ReportTable("main.reports", "city"), "duckdb")).fetchall()
+        rows = con.execute(query(CITIES, "counted", "city", n="n")).fetchall()
+        few = con.execute(query(CITIES, "main.reports", "city")).fetchall()
     _compare(rows, reports)
     _compare(few, reports[:60])
 
@@ -62,9 +71,7 @@ def test_every_group_is_estimated_by_itself_also_that_of_null(con: DuckDBPyConne
     for region, counts in zip(["north", None, "south"], COUNTS[1:4], strict=True):
         con.execute("INSERT INTO grouped SELECT ?, unnest(?)", [region, reports_of(counts)])
     con.execute("INSERT INTO grouped VALUES ('south', 'canary')")
-    rows = con.execute(
-        query(registry().mechanism(CITIES), ReportTable("grouped", "city", keys=("region",)), "duckdb")
-    ).fetchall()
+    rows = con.execute(query(CITIES, "grouped", "city", by=("region",))).fetchall()
     for region, counts in zip(["north", None, "south"], COUNTS[1:4], strict=True):
         own = [row[1:] for row in rows if row[0] == region]
         assert {row[10] for row in own} == {1.0 if region == "south" else 0.0}  # impossible reports, which are left out
@@ -78,13 +85,13 @@ def test_every_group_is_estimated_by_itself_also_that_of_null(con: DuckDBPyConne
 def test_values_of_every_type_are_written(con: DuckDBPyConnection, text: str) -> None:
     reports = reports_of([3, 2, 1][: 3 if "30" in text else 2], text)
     con.execute(f"CREATE TABLE typed AS SELECT unnest({reports}) AS x")
-    rows = con.execute(query(registry().mechanism(text), ReportTable("typed", "x"), "duckdb")).fetchall()
+    rows = con.execute(query(text, "typed", "x")).fetchall()
     np.testing.assert_allclose([row[1] for row in rows], ours(reports, "ibu", text)[:, 0], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_reads_its_query(dialect: str) -> None:
-    text = query(registry().mechanism(CITIES), ReportTable("a.b", 'c"d', "n", ("k 1", "k2")), dialect, "city shares")
+    text = query(CITIES, "a.b", 'c"d', n="n", by=("k 1", "k2"), dialect=dialect, name="city shares")
     (statement,) = [one for one in sqlglot.parse(text, read=dialect) if one is not None]
     assert isinstance(statement, sqlglot.exp.Create)
     assert statement.find(sqlglot.exp.Table) is not None
@@ -94,7 +101,7 @@ def test_the_guide_names_every_column_of_the_query() -> None:
     guide = (Path(__file__).parents[1] / "docs" / "guides" / "hand-on.md").read_text(encoding="utf-8")
     with duckdb.connect() as con:
         con.execute("CREATE TABLE reports (city VARCHAR)")
-        names = con.sql(query(registry().mechanism(CITIES), ReportTable("reports", "city"), "duckdb")).columns
+        names = con.sql(query(CITIES, "reports", "city")).columns
     assert {"value", "estimate", "inverted", "impossible"} <= set(names)
     assert [name for name in names if f"`{name}`" not in guide] == []
 
@@ -102,40 +109,39 @@ def test_the_guide_names_every_column_of_the_query() -> None:
 def test_an_empty_table_has_no_rows() -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE reports (city VARCHAR)")
-        assert con.execute(query(registry().mechanism(CITIES), ReportTable("reports", "city"), "duckdb")).fetchall() == []
+        assert con.execute(query(CITIES, "reports", "city")).fetchall() == []
 
 
 @pytest.mark.parametrize(
-    ("text", "source", "dialect"),
+    ("text", "key", "dialect"),
     [
-        ("hierarchy(1, 0, 7, step := 1)", ReportTable("r", "x"), "postgres"),
-        ("olh(1, ['a', 'b'], seeds := 'private')", ReportTable("r", "x"), "postgres"),
-        (f"olh(1, {list(range(9000))})", ReportTable("r", "x"), "postgres"),
-        ("joint_krr(1, columns := {'a': [1, 2], 'b': [1, 2]})", ReportTable("r", "x"), "postgres"),
-        ("pckv(1, ['a', 'b'])", ReportTable("r", "x"), "postgres"),
-        ("square_wave(1, 0, 1, bins := 200)", ReportTable("r", "x"), "postgres"),
-        ("square_wave(0.1, 0, 1, bins := 100)", ReportTable("r", "x"), "postgres"),
-        (CITIES, ReportTable("r", "x"), "oracle"),
-        (CITIES, ReportTable("r", "x", keys=("value",)), "postgres"),
-        (CITIES, ReportTable("r", "x", keys=("Total",)), "postgres"),
-        (f"krr(1, {list(range(20000))})", ReportTable("r", "x"), "postgres"),
+        ("hierarchy(1, 0, 7, step := 1)", "region", "postgres"),
+        ("olh(1, ['a', 'b'], seeds := 'private')", "region", "postgres"),
+        (f"olh(1, {list(range(9000))})", "region", "postgres"),
+        ("joint_krr(1, columns := {'a': [1, 2], 'b': [1, 2]})", "region", "postgres"),
+        ("pckv(1, ['a', 'b'])", "region", "postgres"),
+        ("square_wave(1, 0, 1, bins := 200)", "region", "postgres"),
+        ("square_wave(0.1, 0, 1, bins := 100)", "region", "postgres"),
+        (CITIES, "region", "oracle"),
+        (CITIES, "value", "postgres"),
+        (CITIES, "Total", "postgres"),
+        (f"krr(1, {list(range(20000))})", "region", "postgres"),
     ],
 )
-def test_what_has_no_query_is_refused(text: str, source: ReportTable, dialect: str) -> None:
+def test_what_has_no_query_is_refused(text: str, key: str, dialect: str) -> None:
     with pytest.raises((InvalidParameter, NotApplicable, IllConditioned)):
-        query(registry().mechanism(text), source, dialect)
+        query(text, "r", "x", by=(key,), dialect=dialect)
 
 
 @pytest.mark.parametrize("text", [CITIES, "oue(1, ['a', 'b'])", "olh(1, [1, 2, 3])", "truncated_geometric(1, 0, 2)"])
 def test_a_key_with_the_name_of_a_column_of_the_query_is_refused(text: str) -> None:
-    mechanism = registry().mechanism(text)
-    made = sqlglot.parse_one(query(mechanism, ReportTable("r", "x", keys=("region",)), "duckdb"), read="duckdb")
+    made = sqlglot.parse_one(query(text, "r", "x", by=("region",)), read="duckdb")
     aliases = [each.alias for each in made.find_all(exp.Alias)]
     columns = [column.name for each in made.find_all(exp.TableAlias) for column in each.columns]
     assert {"place", "total", "inverted"} <= {*aliases, *columns}
     for name in {*aliases, *columns} - {"region", "word"}:  # words of a set are in a scope of their own
         with pytest.raises(InvalidParameter, match="of its own"):
-            query(mechanism, ReportTable("r", "x", keys=(name,)), "duckdb")
+            query(text, "r", "x", by=(name,))
 
 
 def test_the_command_writes_a_view(tmp_path: Path) -> None:
@@ -183,9 +189,7 @@ def test_every_linear_inversion_is_that_of_ldpsql_to_twelve_digits(text: str, co
     con.execute(f"COPY reports TO '{tmp_path / 'r.parquet'}'")
     with duckdb.connect() as other:
         other.execute(f"CREATE TABLE reports AS FROM '{tmp_path / 'r.parquet'}'")
-        rows = other.execute(
-            query(registry().mechanism(text), ReportTable("reports", "x", keys=("region",)), "duckdb")
-        ).fetchall()
+        rows = other.execute(query(text, "reports", "x", by=("region",))).fetchall()
     for region, test in (("north", "NOT NULL"), (None, "NULL")):
         part = con.table("reports").filter(f"region IS {test}")
         own = [row[1:] for row in rows if row[0] == region]
@@ -199,13 +203,13 @@ def test_every_linear_inversion_is_that_of_ldpsql_to_twelve_digits(text: str, co
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("text", ["rappor(2, ['a', 'b'])", "olh(1, ['a', 'b', 'c'])", "truncated_geometric(1, 0, 2)"])
 def test_every_dialect_reads_the_queries_of_inversions(text: str, dialect: str) -> None:
-    made = query(registry().mechanism(text), ReportTable("a.b", 'c"d', "n", ("k 1", "k2")), dialect, "shares")
+    made = query(text, "a.b", 'c"d', n="n", by=("k 1", "k2"), dialect=dialect, name="shares")
     (statement,) = [one for one in sqlglot.parse(made, read=dialect) if one is not None]
     assert isinstance(statement, sqlglot.exp.Create)
 
 
 def test_sets_that_the_mechanism_cannot_draw_are_counted_and_left_out() -> None:
-    made = query(registry().mechanism("subset_selection(2, ['a', 'b', 'c', 'd'])"), ReportTable("reports", "x"), "duckdb")
+    made = query("subset_selection(2, ['a', 'b', 'c', 'd'])", "reports", "x")
     with duckdb.connect() as con:
         con.execute("CREATE TABLE reports AS SELECT unnest([[1], [2], [4], [8], [3], [16], [1, 0], []]::UBIGINT[][]) AS x")
         rows = con.execute(made).fetchall()
@@ -213,7 +217,7 @@ def test_sets_that_the_mechanism_cannot_draw_are_counted_and_left_out() -> None:
 
 
 def test_hashes_that_the_mechanism_cannot_draw_are_counted_and_left_out() -> None:
-    made = query(registry().mechanism("olh(1, ['a', 'b', 'c'])"), ReportTable("reports", "x"), "duckdb")
+    made = query("olh(1, ['a', 'b', 'c'])", "reports", "x")
     with duckdb.connect() as con:
         con.execute(
             "CREATE TABLE reports AS SELECT unnest([{seed: 0, y: 1}, {seed: 0, y: 99}, {seed: 10**9, y: 0}, NULL]) AS x"
@@ -224,7 +228,7 @@ def test_hashes_that_the_mechanism_cannot_draw_are_counted_and_left_out() -> Non
 
 @pytest.mark.parametrize("dialect", ["duckdb", "postgres"])
 def test_a_column_of_hashes_may_have_braces_in_its_name(dialect: str) -> None:
-    text = query(registry().mechanism("olh(1, ['a', 'b', 'c'])"), ReportTable("reports", "x{0}{}"), dialect)
+    text = query("olh(1, ['a', 'b', 'c'])", "reports", "x{0}{}", dialect=dialect)
     assert "x{0}{}" in text
     if dialect == "duckdb":
         with duckdb.connect() as con:

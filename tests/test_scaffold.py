@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ldpsql.cli import installing, scaffold
+from ldpsql.cli import installing
 from ldpsql.errors import InvalidParameter, PluginError
 from tests import commands
 
@@ -27,8 +27,13 @@ def code(path: Path, name: str) -> list[str]:
     return ast.unparse(tree).splitlines()
 
 
+def generated(name: str, folder: Path) -> Path:
+    commands.printed("plugins", "new", name, "--directory", str(folder))
+    return folder / f"ldpsql-{name}"
+
+
 def test_a_generated_mechanism_differs_from_a_built_in_one_by_its_name_and_words_only(tmp_path: Path) -> None:
-    folder = scaffold.write("spinner", tmp_path)
+    folder = generated("spinner", tmp_path)
     assert code(folder / "ldpsql_spinner.py", "spinner") == code(KRR, "krr")
 
 
@@ -40,7 +45,7 @@ def test_a_generated_plugin_is_checked_where_it_lies(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_tests_of_a_generated_plugin_pass(tmp_path: Path) -> None:
-    folder = scaffold.write("spinner", tmp_path)
+    folder = generated("spinner", tmp_path)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
@@ -50,7 +55,7 @@ def test_the_tests_of_a_generated_plugin_pass(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_generated_plugin_is_installed_used_and_removed(tmp_path: Path) -> None:
     """In an environment of its own that borrows this one's packages, with real pip and nothing from a network."""
-    scaffold.write("spinner", tmp_path)
+    generated("spinner", tmp_path)
     python = borrowing_environment(tmp_path)
     borrowed = {**os.environ, "PIP_NO_BUILD_ISOLATION": "false", "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1"}
     borrowed["PATH"] = os.pathsep.join(["/usr/bin", "/bin"])  # no uv
@@ -86,7 +91,7 @@ def borrowing_environment(folder: Path) -> Path:
 
 
 def test_a_plugin_that_does_not_conform_is_reported_with_the_reason(tmp_path: Path) -> None:
-    folder = scaffold.write("liar", tmp_path)
+    folder = generated("liar", tmp_path)
     module = folder / "ldpsql_liar.py"
     text = module.read_text(encoding="utf-8").replace("self.epsilon.exp_below())", "2 * self.epsilon.exp_below())")
     module.write_text(text, encoding="utf-8")
@@ -99,7 +104,7 @@ def test_a_plugin_that_does_not_conform_is_reported_with_the_reason(tmp_path: Pa
 @pytest.mark.parametrize("name", ["Krr", "krr", "ibu", "class", "a-b", "", "ä"])
 def test_names_that_sql_or_python_could_not_use_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter):
-        scaffold.write(name, tmp_path)
+        generated(name, tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -16,15 +17,13 @@ from typer.testing import CliRunner
 import ldpsql
 import ldpsql.polars
 from ldpsql import Key, certify
-from ldpsql.cli.export_client import export_client
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, NotReleased, OutsidePolicy, RowBudgetExceeded, UnknownName
 from ldpsql.functions import Registry, registry
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import MetricLdp
 from ldpsql.registry.tables import table_policy
-from ldpsql.sql.scripts import lint_files
 from ldpsql.testing import examples
-from tests.commands import app
+from tests.commands import app, printed
 
 SETTINGS = """
 [mechanisms]
@@ -96,8 +95,8 @@ both = "row(city := people_city, other := krr(1, [1, 2]))"
             lambda: frame.select(pl.col("city").ldp.perturb("people_city")),  # type: ignore[attr-defined]
             lambda: ldpsql.perturb(pairs, row),  # type: ignore[call-overload]
             lambda: ldpsql.perturb(pairs, "both"),
-            lambda: export_client("people_city", folder / "city.mjs"),
-            lambda: export_client("one_of(city := people_city, other := krr(1, [1, 2]))", folder / "city.mjs"),
+            lambda: printed("export-client", "-m", "people_city", "-o", f"{folder}/city.mjs"),
+            lambda: printed("export-client", "-m", "one_of(city := people_city, other := krr(1, [1, 2]))"),
         ):
             with pytest.raises(OutsidePolicy, match=r"\[tables.people\] declares permanent reports, .* would draw new ones"):
                 run()
@@ -290,8 +289,8 @@ def test_the_privacy_unit_of_a_policy_is_that_of_the_ledger(tmp_path: Path) -> N
 def test_the_lint_knows_the_reports_that_a_policy_names(tmp_path: Path) -> None:
     queries = tmp_path / "q.sql"
     queries.write_text("SELECT region, avg(age) FROM stored GROUP BY region", encoding="utf-8")
-    (place,) = lint_files([queries])
-    assert place.finding.remedy == "ldp.mean(age, ldp.m.people_age()); a sum is that times count(age)"
+    (place,) = json.loads(printed("lint", str(queries), "--format", "json"))
+    assert place["remedy"] == "ldp.mean(age, ldp.m.people_age()); a sum is that times count(age)"
 
 
 # --- a policy binds whoever reads its table, however the table and the mechanism are written ---

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,9 +13,8 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql.errors import InvalidParameter
-from ldpsql.sql.scripts import lint_files
 from ldpsql.sql.templates import plain_sql
-from tests.commands import app
+from tests.commands import app, printed
 
 ROOT = Path(__file__).parents[1]
 MADE = """CREATE TABLE reports AS
@@ -139,8 +139,12 @@ ALLOWED = [
 def linted(folder: Path, **texts: str) -> list[tuple[str, int, str]]:
     for name, text in texts.items():
         (folder / f"{name}.sql").write_text(text, encoding="utf-8")
-    places = [place for place in lint_files([folder]) if place.finding.kind == "use of reports"]
-    return [(Path(place.file).stem, place.line, place.finding.problem) for place in places]
+    places = [place for place in found(folder) if place["kind"] == "use of reports"]
+    return [(Path(place["file"]).stem, place["line"], place["problem"]) for place in places]
+
+
+def found(folder: Path) -> list[dict[str, Any]]:
+    return list(json.loads(printed("lint", str(folder), "--format", "json")))
 
 
 def test_there_are_sixty_planted_uses() -> None:
@@ -182,9 +186,9 @@ def test_sound_queries_give_no_alarm(statement: str, tmp_path: Path) -> None:
 
 def test_the_message_says_what_to_write_instead(tmp_path: Path) -> None:
     (tmp_path / "q.sql").write_text(f"{MADE}SELECT avg(age),\n min(city) FROM reports", encoding="utf-8")
-    first, second = lint_files([tmp_path])
-    assert first.finding.remedy == "ldp.mean(age, age()); a sum is that times count(age)"
-    assert (second.line, second.finding.remedy) == (
+    first, second = found(tmp_path)
+    assert first["remedy"] == "ldp.mean(age, age()); a sum is that times count(age)"
+    assert (second["line"], second["remedy"]) == (
         4, "estimate the values, and compute from the estimates: FROM ldp.estimate(reports, city, city())"
     )  # fmt: skip
     ran = CliRunner().invoke(app, ["lint", str(tmp_path), "--format", "csv"])
@@ -194,7 +198,7 @@ def test_the_message_says_what_to_write_instead(tmp_path: Path) -> None:
 
 def test_a_group_by_of_several_columns_of_reports_asks_for_a_table(tmp_path: Path) -> None:
     (tmp_path / "q.sql").write_text(f"{MADE}SELECT city, age, region FROM reports GROUP BY ALL", encoding="utf-8")
-    remedies = [place.finding.remedy for place in lint_files([tmp_path])]
+    remedies = [place["remedy"] for place in found(tmp_path)]
     assert remedies == [
         f"estimate the table: FROM ldp.crosstab(reports, {{{name}: {name}, ...}}, ldp.row({{{name}: {name}(), ...}}))"
         for name in ("city", "age")
@@ -252,5 +256,5 @@ def test_the_documentation_and_the_examples_give_no_alarm(tmp_path: Path) -> Non
         folder = tmp_path / str(place)
         folder.mkdir()
         assert linted(folder, page=blocks(page)) == [], page
-    places = lint_files([ROOT / "examples"])
-    assert [place for place in places if place.finding.kind == "use of reports"] == []
+    places = found(ROOT / "examples")
+    assert [place for place in places if place["kind"] == "use of reports"] == []

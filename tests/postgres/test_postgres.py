@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import ldpsql
-from ldpsql.functions import registry
-from ldpsql.sql.relational import ReportTable, query
+from tests.commands import printed
 
 CITY = "krr(1, ['Lima', \"O'slo\", 'Rome', 'Kyiv', 'Riga'])"
 ROWS = 1_000_000
+EXPORT = ("export-sql", "--dialect", "postgres", "--by", "region")
 _VERSIONS = [str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
 _PATH = os.pathsep.join([*_VERSIONS, os.environ.get("PATH", "")])
 
@@ -100,7 +100,7 @@ def test_postgresql_inverts_as_ldpsql_does(server: str, text: str) -> None:
     psql(server, f"DROP TABLE IF EXISTS linear CASCADE; CREATE TABLE linear (region text, {types})")
     psql(server, f"COPY linear FROM '{file}' (FORMAT csv)")
     (Path(server) / "query.sql").write_text(
-        query(registry().mechanism(text), ReportTable("linear", "x", keys=("region",)), "postgres", "linear_shares"), "utf-8"
+        printed(*EXPORT, "-m", text, "--table", "linear", "-c", "x", "--name", "linear_shares"), "utf-8"
     )
     psql_file(server, Path(server) / "query.sql")
     rows = psql(server, "SELECT * FROM linear_shares")
@@ -126,7 +126,7 @@ def test_postgresql_returns_the_same_to_twelve_digits_on_a_million_reports(serve
         }
     psql(server, "CREATE TABLE reports (region text, city text)")
     psql(server, f"COPY reports FROM '{file}' (FORMAT csv)")
-    psql(server, query(registry().mechanism(CITY), ReportTable("reports", "city", keys=("region",)), "postgres", "shares"))
+    psql(server, printed(*EXPORT, "-m", CITY, "--table", "reports", "-c", "city", "--name", "shares"))
     rows = psql(server, "SELECT * FROM shares")
     assert sum(float(row[10]) for row in rows) == ROWS * 5
     for (region, estimator), estimate in expected.items():
