@@ -62,7 +62,17 @@ from ldpsql.engine.measured import all_measured, measured, number_structs
 from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
-from ldpsql.errors import BadCounts, InternalError, InvalidSpec, KeyUnusable, NotReleased, OutsideDomain, WrongType, of_column
+from ldpsql.errors import (
+    BadCounts,
+    InternalError,
+    InvalidSpec,
+    KeyUnusable,
+    MechanismUnrecorded,
+    NotReleased,
+    OutsideDomain,
+    WrongType,
+    of_column,
+)
 from ldpsql.estimates import distances
 from ldpsql.estimates.bootstrap import (
     OF_PLACES,
@@ -142,6 +152,7 @@ from ldpsql.registry.handles import (
     read_parts,
     without_inversion,
 )
+from ldpsql.registry.recorded import recorded_in_type
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.reports import octets, type_of
 from ldpsql.sql.lint import Finding
@@ -199,6 +210,7 @@ __all__ = [
     "Margin",
     "Mean",
     "MeanOf",
+    "MechanismUnrecorded",
     "MetricName",
     "Mixed",
     "NotReleased",
@@ -333,6 +345,7 @@ __all__ = [
     "read_parts",
     "recommend",
     "record_name",
+    "recorded_in_type",
     "recorded_tables",
     "records_in",
     "registry",

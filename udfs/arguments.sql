@@ -45,3 +45,16 @@ CREATE OR REPLACE MACRO ldp._kept(keep) AS CASE WHEN regexp_full_match(typeof(ke
     THEN try_cast(keep AS BOOLEAN)
     ELSE error('[LDP103] keep must be a condition. Hint: write keep := n > 1; an estimator is named by estimator := ''best''.')
 END;
+
+-- The mechanism m, or if it is NULL the one in the type of the reports. typeof() is computed when a statement is bound: any_value
+-- reads no report. Two macros, since counts are no column of reports that an aggregate takes.
+CREATE OR REPLACE MACRO ldp._recorded
+    (report, m "NULL") AS from_json(__ldp_typed_values('' || typeof(any_value(report))), __ldp_typed_type('' || typeof(any_value(report)))),
+    (report, m) AS m;
+CREATE OR REPLACE MACRO ldp._recorded_counts
+    (counts, m "NULL") AS from_json(__ldp_typed_values('' || typeof(counts)), __ldp_typed_type('' || typeof([counts][1]))),
+    (counts, m) AS m;
+CREATE OR REPLACE MACRO ldp._drew
+    (report, m "NULL") AS true,
+    (report, m) AS __ldp_drew(typeof(report), __ldp_mechanism(m));
+CREATE OR REPLACE MACRO ldp._compared(counts, m) AS CASE WHEN ldp._drew(counts, m) THEN counts END;

@@ -60,7 +60,7 @@ CREATE OR REPLACE MACRO ldp._few(reports, report, keep, m) AS (
     ), query_table(__ldp_place(reports))
 );
 -- Over a table, a view, a file, a CTE, a Polars or Arrow frame. The report appears once: it may be an expression that draws.
-CREATE OR REPLACE MACRO ldp._estimate(reports, report, m, estimator) AS TABLE
+CREATE OR REPLACE MACRO ldp._estimate(reports, report, m, estimator := NULL) AS TABLE
     SELECT unnest(ldp._estimates(counts, estimator, m), recursive := true),
            list_sum(map_values(counts))::BIGINT AS n
     FROM (WITH "ldp few" AS MATERIALIZED (SELECT ldp._few(reports, report, true, m) AS few)
@@ -72,13 +72,13 @@ CREATE OR REPLACE MACRO ldp._estimate(reports, report, m, estimator) AS TABLE
 CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := NULL) AS TABLE
         (FROM ldp._estimate(reports, report, m, estimator)),
     (reports, report) AS TABLE
-        (FROM query(__ldp_call('ldp._estimate', 'ldp.mechanism', reports, current_setting('search_path'), ldp._catalog(),
+        (FROM query(__ldp_call('ldp._estimate', reports, current_setting('search_path'), ldp._catalog(),
                                report, alias(report))));
 -- The columns of the result after the keys; `borrowed` is one if the estimator shares anything between groups.
 CREATE OR REPLACE MACRO ldp._columns_of(estimator) AS
     ['value', 'estimate', 'std_error', 'low', 'high', 'n', CASE WHEN __ldp_borrows(estimator) THEN 'borrowed' END];
 -- Keys may have any name, such as counts: the names here begin with "ldp ".
-CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator) AS TABLE
+CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator := NULL) AS TABLE
     WITH "ldp counted" AS MATERIALIZED (
         SELECT * EXCLUDE ("ldp report") FROM (
             SELECT keys, ldp._counted_by(report, true, m) AS "ldp counts", any_value(ldp._name(report)) AS "ldp report",
@@ -109,7 +109,7 @@ CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator) AS
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := NULL) AS TABLE
         (FROM ldp._estimate_by(reports, report, keys, m, estimator)),
     (reports, report, keys) AS TABLE
-        (FROM query(__ldp_call('ldp._estimate_by', 'ldp.mechanism', reports, current_setting('search_path'), ldp._catalog(),
+        (FROM query(__ldp_call('ldp._estimate_by', reports, current_setting('search_path'), ldp._catalog(),
                                report, alias(report), keys, alias(keys))));
 
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';

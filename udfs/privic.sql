@@ -16,7 +16,7 @@ CREATE OR REPLACE MACRO ldp._step(m, result) AS list_transform([{'m': m, 'result
 -- An aggregate over one row per cycle; IBU starts from the latest mechanism, and the next mechanism has its parameters.
 CREATE OR REPLACE MACRO ldp.privic_step_pooled(counts, m, "cycle", stop := 5) AS ldp._step(
     arg_max(m, "cycle"),
-    __ldp_privic(list(counts ORDER BY "cycle"), list(__ldp_mechanism(m) ORDER BY "cycle"), stop::VARCHAR)
+    __ldp_privic(list(ldp._compared(counts, m) ORDER BY "cycle"), list(__ldp_mechanism(m) ORDER BY "cycle"), stop::VARCHAR)
 );
 
 COMMENT ON MACRO ldp.privic_start IS 'the mechanism of the first cycle of PRIVIC';

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from ldpsql.functions import (
     Column,
     Handles,
     Macros,
+    MechanismUnrecorded,
     Scalar,
     Texts,
     Wholes,
@@ -26,7 +28,9 @@ from ldpsql.functions import (
     plain,
     quoted,
     record_name,
+    recorded_in_type,
     records_in,
+    struct_text,
     text_literal,
     type_of_reports,
 )
@@ -60,6 +64,18 @@ def _part(arguments: tuple[Column, ...], place: int) -> pa.Array:
         as_struct(mechanism_at(catalog, search_path, reports, report))[place] for reports, report, search_path, catalog in rows
     ]
     return pa.array(made, pa.string())
+
+
+@guarded
+def typed_values(types: Texts) -> pa.Array:
+    """Return the values of the STRUCT of the mechanism that each type of reports or of their counts records, as JSON."""
+    return pa.array([as_struct(recorded_in_type(text))[0] for text in plain(types).to_pylist()], pa.string())
+
+
+@guarded
+def typed_type(types: Texts) -> pa.Array:
+    """Return the type of the STRUCT of the mechanism that each type of reports or of their counts records, as JSON."""
+    return pa.array([as_struct(recorded_in_type(text))[1] for text in plain(types).to_pylist()], pa.string())
 
 
 @guarded
@@ -103,21 +119,13 @@ def record_type(handles: Handles, types: Texts) -> pa.Array:
 
 
 @guarded
-def call(macros: Texts, mechanisms: Texts, reports: Texts, search_paths: Texts, catalogs: Wholes, *columns: Column) -> pa.Array:
+def call(macros: Texts, reports: Texts, search_paths: Texts, catalogs: Wholes, *columns: Column) -> pa.Array:
     """Return a call of a table macro, with the mechanism that is recorded for the reports, as SQL."""
-    return pa.array(
-        [
-            _call(*row)
-            for row in zip(
-                *(plain(column).to_pylist() for column in (macros, mechanisms, reports, search_paths, catalogs, *columns)),
-                strict=True,
-            )
-        ],
-        pa.string(),
-    )
+    each = (plain(column).to_pylist() for column in (macros, reports, search_paths, catalogs, *columns))
+    return pa.array([_call(*row) for row in zip(*each, strict=True)], pa.string())
 
 
-def _call(macro: str, mechanism: str, reports: str | None, search_path: str, catalog: int, *columns: Columns) -> str:
+def _call(macro: str, reports: str | None, search_path: str, catalog: int, *columns: Columns) -> str:
     """Return the call; ``columns`` are the report and how it is written, and the same for the keys of groups, if any."""
     if reports is None:
         raise InvalidParameter(
@@ -130,23 +138,23 @@ def _call(macro: str, mechanism: str, reports: str | None, search_path: str, cat
             "without a mechanism, reports and groups must be columns, not expressions or fields of columns",
             "name the column, or pass the mechanism that drew the reports",
         )
-    place, report = text_literal(reports), columns[0]
-    hidden = _UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))
-    if isinstance(report, str):
-        drew = f"{mechanism}({place}, {text_literal(report)})"
-    else:
-        of_each = ", ".join(
-            f"{quoted(field)}: {mechanism}({place}, {text_literal(column)})" for field, column in report.items()
-        )
-        drew = f"ldp.row({{{of_each}}})"
-    return f"FROM {macro}({place}, {', '.join(map(_columns, columns[::2]))}, {drew}, NULL) {hidden}"
+    place, report, ldp = text_literal(reports), columns[0], macro.partition(".")[0]
+    drawn_by, condition = f"(SELECT {ldp}._recorded({_columns(report)}, NULL) FROM (FROM query_table({place}) LIMIT 0))", ""  # noqa: S608  # quoted
+    each = {report: report} if isinstance(report, str) else report
+    with suppress(MechanismUnrecorded):
+        for column in each.values():
+            mechanism_at(catalog, search_path, reports, column)
+        of_each = {field: f"{ldp}.mechanism({place}, {text_literal(column)})" for field, column in each.items()}
+        drawn_by = of_each[report] if isinstance(report, str) else f"{ldp}.row({struct_text(of_each)})"
+        condition = _UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))
+    return f"FROM {macro}({place}, {', '.join(map(_columns, columns[::2]))}, {drawn_by}) {condition}"
 
 
 def _columns(named: Columns) -> str:
     """Return a column, or a struct of columns, as SQL."""
     if isinstance(named, str):
         return quoted(named)
-    return f"{{{', '.join(f'{quoted(field)}: {quoted(column)}' for field, column in named.items())}}}"
+    return struct_text({field: quoted(column) for field, column in named.items()})
 
 
 def _with_a_dot(columns: Iterable[Columns]) -> frozenset[str]:
@@ -170,6 +178,8 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     return [
         Scalar("__ldp_recorded_values", recorded_values, "VARCHAR"),
         Scalar("__ldp_recorded_type", recorded_type, "VARCHAR"),
+        Scalar("__ldp_typed_values", typed_values, "VARCHAR"),
+        Scalar("__ldp_typed_type", typed_type, "VARCHAR"),
         Scalar("__ldp_call", call, "VARCHAR"),
         Scalar("__ldp_recording", recording, "VARCHAR"),
         Scalar("__ldp_drew", drew, "BOOLEAN"),

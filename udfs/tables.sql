@@ -13,12 +13,15 @@ CREATE OR REPLACE MACRO ldp.crosstab(reports, report, m, estimator := 'ibu', "co
         FROM (SELECT ldp._counted_by(report, true, m) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(__ldp_place(reports)))
         WHERE ldp._agreed(reports, report_name, m),
     (reports, report) AS TABLE
-        (FROM query(__ldp_call('ldp._estimate', 'ldp.mechanism', reports, current_setting('search_path'), ldp._catalog(),
+        (FROM query(__ldp_call('ldp._estimate', reports, current_setting('search_path'), ldp._catalog(),
                                report, alias(report))));
 
 -- Two groups of people, each by the counts of its reports: ldp.counts(report, keep := region = 'north').
-CREATE OR REPLACE MACRO ldp.compare(counts, others, m, of := NULL, given := NULL, estimator := 'ibu', confidence := NULL) AS
-    __ldp_compared(counts, others, __ldp_number(ldp._plan(estimator, m, confidence), of, given));
+CREATE OR REPLACE MACRO ldp._of_compare(counts, others, m, of, given, estimator, confidence) AS __ldp_compared(
+    ldp._compared(counts, m), ldp._compared(others, m), __ldp_number(ldp._plan(estimator, m, confidence), of, given)
+);
+CREATE OR REPLACE MACRO ldp.compare(counts, others, m := NULL, of := NULL, given := NULL, estimator := 'ibu', confidence := NULL) AS
+    ldp._of_compare(counts, others, ldp._recorded_counts(counts, m), of, given, estimator, confidence);
 
 COMMENT ON MACRO ldp.compare IS 'the difference of a share or a mean between the counts of two groups, with its error, interval and p-value';
 COMMENT ON MACRO TABLE ldp.crosstab IS 'the joint table of several columns of reports: a row for each cell, a column for each variable';

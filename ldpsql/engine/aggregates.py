@@ -5,11 +5,22 @@ Those that return a list of rows are also table functions: ``FROM ldp.NAME(repor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ldpsql.engine.functions import Macros
-from ldpsql.names import AGREED, COLUMN_NAME, COUNTED_BY, FEW, IBU, TABLE_PLACE
+from ldpsql.names import (
+    AGREED,
+    COLUMN_NAME,
+    COMPARED,
+    COUNTED_BY,
+    FEW,
+    IBU,
+    RECORDED,
+    RECORDED_COUNTS,
+    TABLE_PLACE,
+    WRITTEN_CALL,
+)
 from ldpsql.quoting import quoted, text_literal
 
 COUNTS = "{counts}"
@@ -23,6 +34,8 @@ COUNTED = "_counted"  # the macro that counts reports of any form, see `ldpsql.e
 class Aggregate:
     """A pair of macros that return the same, one over columns of reports and one over their counts.
 
+    If the mechanism ``m`` is NULL, the type of the reports must record it. Reports that record another one are refused.
+
     Args:
         name: the name of the macro over reports; the other macro is called ``name_counts``.
         result: the SQL expression that both return, with ``{counts}`` once in the place of the counts of the reports.
@@ -31,7 +44,7 @@ class Aggregate:
         comment: what an aggregate of this name returns; None leaves both macros without a comment.
         columns: the parameters that are columns of reports.
         counted: a SQL expression of the columns: the counts of the rows in which ``keep`` is true. By default, those of the
-            column of reports; if the mechanism ``m`` is a parameter, reports whose type records another one are refused.
+            column of reports.
         size: the SQL expression of the number of reports in ``{counts}``.
         from_counts: whether there is also a macro over counts.
         rows: whether the result is a list of rows, and there is also a table function of the same name, over one column of
@@ -53,16 +66,19 @@ class Aggregate:
         """Yield the statements that create the macros and comment on them."""
         over_reports = {**dict.fromkeys(self.columns), **self.parameters}
         over_reports.setdefault("keep", "true")
-        by_default = f"{COUNTED_BY}(report, keep, m)" if "m" in self.parameters else f"ldp.{COUNTED}(report, keep)"
-        counts = self.counted or by_default
-        yield self._macro(self.name, over_reports, counts)
+        over_counts = {"counts": None, **self.parameters}
+        over_counts.pop("keep", None)
+        counts = self.counted or f"{COUNTED_BY}(report, keep, {'m' if 'm' in self.parameters else 'NULL'})"
+        result = f"_of_{self.name}"
+        yield _macro(result, dict.fromkeys(over_counts), self.result.replace(COUNTS, "counts"))
+        own = {"counts": counts, "m": f"{RECORDED}({self.columns[0]}, m)"}
+        yield _macro(self.name, over_reports | self._optional, _call(result, over_counts, own))
+        if self.from_counts:
+            own = {"counts": f"{COMPARED}(counts, m)", "m": f"{RECORDED_COUNTS}(counts, m)"} if "m" in over_counts else {}
+            yield _macro(f"{self.name}_counts", over_counts | self._optional, _call(result, over_counts, own))
         if self.comment:
             yield f"COMMENT ON MACRO ldp.{self.name} IS {text_literal(f'aggregate: {self.comment}')};"
-        if self.from_counts:
-            over_counts = {"counts": None, **self.parameters}
-            over_counts.pop("keep", None)
-            yield self._macro(f"{self.name}_counts", over_counts, "counts")
-            if self.comment:
+            if self.from_counts:
                 yield f"COMMENT ON MACRO ldp.{self.name}_counts IS 'the same from counts';"
         if self.rows:
             rows = f"unnest({self.result.replace(COUNTS, _LOCAL)}, recursive := true)"
@@ -72,13 +88,26 @@ class Aggregate:
                 f"SELECT {counts} AS {_LOCAL}, any_value({COLUMN_NAME}(report)) AS {_NAME} "
                 f"FROM query_table({TABLE_PLACE}(reports)) WHERE (SELECT few FROM {_FEW})"
             )
-            select = f"TABLE SELECT {rows}, {n} FROM ({counted}) WHERE {AGREED}(reports, {_NAME}, m)"  # noqa: S608
-            yield _macro(self.name, {"reports": None, **over_reports}, select)
+            select = f"SELECT {rows}, {n} FROM ({counted}) WHERE {AGREED}(reports, {_NAME}, m)"  # noqa: S608
+            over_table, table = {"reports": None, **over_reports}, f"_table_{self.name}"
+            yield _macro(table, over_table, f"TABLE ({select})")
+            call = (
+                f"{WRITTEN_CALL}('ldp.{table}', reports, current_setting('search_path'), ldp._catalog(), report, alias(report))"
+            )
+            recorded = f", (reports, report) AS TABLE (FROM query({call}))" if self._optional else ""
+            yield _macro(self.name, over_table, f"TABLE (FROM {_call(table, over_table, {})}){recorded}")
             yield f"COMMENT ON MACRO TABLE ldp.{self.name} IS 'the same over a table, a file or a frame, one row a value';"
 
-    def _macro(self, name: str, parameters: Mapping[str, str | None], counts: str) -> str:
-        """Return the statement that creates a macro with the result."""
-        return _macro(name, parameters, self.result.replace(COUNTS, counts))
+    @property
+    def _optional(self) -> dict[str, str | None]:
+        """The mechanism with its default in SQL, if it is the only parameter without one: it may then be left out."""
+        alone = [parameter for parameter, default in self.parameters.items() if default is None] == ["m"]
+        return {"m": "NULL"} if alone else {}
+
+
+def _call(macro: str, parameters: Iterable[str], own: Mapping[str, str]) -> str:
+    """Return a call of a macro with its parameters, of which some have expressions of their own."""
+    return f"ldp.{macro}({', '.join(own.get(p, quoted(p)) for p in parameters)})"
 
 
 def _macro(name: str, parameters: Mapping[str, str | None], body: str) -> str:

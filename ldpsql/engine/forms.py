@@ -15,7 +15,7 @@ from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_of
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism
-from ldpsql.names import COUNTED_BY, DREW, KEPT, LISTED_BY, MECHANISM_HANDLE, RECORDING, WRITTEN
+from ldpsql.names import COUNTED_BY, DREW, KEPT, LISTED_BY, RECORDING, WRITTEN
 from ldpsql.reports import FORMS, RowReports
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
@@ -120,7 +120,7 @@ def listed_by() -> Macros:
 
 def _of_recorded(macro: str, aggregate: str) -> str:
     """Return the statements of a macro of a report, a condition and a mechanism that applies an aggregate to plain reports."""
-    checked = f"{DREW}(typeof(report), {MECHANISM_HANDLE}(m)) AND {KEPT}(keep)"
+    checked = f"{DREW}(report, m) AND {KEPT}(keep)"
     of_plain, of_struct = aggregate.format(report="report", keep="keep"), aggregate.format(report="report", keep=checked)
     of_recorded = aggregate.format(report="struct_extract_at(report, 1)", keep=checked)
     parameters, name = ("report", "keep", "m"), macro.removeprefix("ldp.")

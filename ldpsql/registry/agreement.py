@@ -62,7 +62,10 @@ def of_type(kind: pa.DataType) -> Fingerprints:
 
 
 def of_sql_type(text: str) -> dict[str, Fingerprints]:
-    """Return the fingerprints in a type as SQL writes it: of reports under '', of a struct of reports under its fields."""
+    """Return the fingerprints in a type as SQL writes it: of reports under '', of a struct of reports under its fields.
+
+    The type may also be that of counts: a MAP from reports to numbers.
+    """
     if records_in(text) == "report":
         return {"": NONE.union(*(of_text(name[1]) for name in _RECORDED.finditer(text)))}
     return {(field[1] or field[2]).replace('""', '"'): of_text(field[3]) for field in _FIELD.finditer(text)}
@@ -70,7 +73,7 @@ def of_sql_type(text: str) -> dict[str, Fingerprints]:
 
 def records_in(text: str) -> Literal["report", "fields"] | None:
     """Return whether a type in SQL records what drew reports: it is that of such a report, or has it in its fields."""
-    if text.startswith(f'STRUCT("{RECORD}'):
+    if text.removeprefix("MAP(").startswith(f'STRUCT("{RECORD}'):
         return "report"
     return "fields" if _RECORDED.search(text) else None
 

@@ -7,7 +7,8 @@ from itertools import chain
 
 from ldpsql.errors import LdpError, MechanismUnrecorded, OtherMechanism
 from ldpsql.mechanisms.base import Mechanism
-from ldpsql.registry.agreement import Fingerprints, check_agreement, digits, several, written_mechanism
+from ldpsql.names import ROW
+from ldpsql.registry.agreement import Fingerprints, check_agreement, digits, of_sql_type, several, written_mechanism
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.fingerprint import digits_of
 from ldpsql.registry.handles import MECHANISMS
@@ -42,6 +43,19 @@ def recorded(fingerprints: Fingerprints | None) -> Mechanism:
         )
     check_agreement(fingerprints, drawn_by)  # a plugin may have changed what the mechanism draws
     return drawn_by
+
+
+def recorded_in_type(text: str) -> Mechanism:
+    """Return the mechanism that a type in SQL records, of reports or of their counts; that of a row for a struct of reports.
+
+    Raises:
+        MechanismUnrecorded, OtherMechanism: see `recorded`.
+
+    """
+    fields = of_sql_type(text)
+    if not fields or "" in fields:
+        return recorded(fields.get(""))
+    return registry().mechanism({Mechanism.kind: ROW, "columns": {name: recorded(line) for name, line in fields.items()}})
 
 
 def _digits_of(mechanism: Mechanism) -> str | None:

@@ -138,15 +138,61 @@ def test_another_epsilon_is_refused_on_every_road_and_none_need_be_named(warehou
         "ldp.diagnose(city, {})",
         "ldp.top(city, {}, 2)",
         "ldp.independence({{a: city, b: home}}, ldp.row({{a: {0}, b: {0}}}))",
+        "ldp.ibu_counts(ldp.counts(city), {})",
+        "ldp.ibu_counts(ldp.merge(counts), {}) FROM (SELECT ldp.counts(city) AS counts",
+        "ldp.compare(ldp.counts(city), ldp.counts(home), {}, of := 'Lima')",
+        "ldp.ibu_repeated([city, home], {})",
     ],
 )
 def test_aggregates_refuse_another_epsilon(warehouse: Path, source: str, call: str) -> None:
     with duckdb.connect(warehouse / "warehouse.duckdb", read_only=True) as con:
         ldpsql.attach(con)
-        query = f"SELECT {call} FROM {source.format(warehouse)}"
+        query = f"SELECT {call} FROM {source.format(warehouse)}" + ")" * call.count(" FROM (")
         assert con.execute(query.format(f"ldp.{RIGHT}")).fetchall()
         with pytest.raises(duckdb.Error, match="LDP408"):
             con.execute(query.format(f"ldp.{WRONG}"))
+
+
+@pytest.mark.parametrize("source", ["reports", "joined", "'{}/reports.parquet'"])
+def test_aggregates_take_the_recorded_mechanism(warehouse: Path, source: str) -> None:
+    pairs = [
+        ("ldp.ibu(city)", "ldp.ibu(city, city())"),
+        ("ldp.inv(city, keep := home IS NOT NULL)", "ldp.inv(city, city())"),
+        ("ldp.diagnose(city)", "ldp.diagnose(city, city())"),
+        ("ldp.top(city, NULL, 2)", "ldp.top(city, city(), 2)"),
+        ("ldp.ibu_counts(ldp.counts(city))", "ldp.ibu(city, city())"),
+        ("ldp.independence({a: city, b: home})", "ldp.independence({a: city, b: home}, ldp.row({a: city(), b: city()}))"),
+        ("ldp.ibu_repeated([city, home])", "ldp.ibu_repeated([city, home], city())"),
+        (
+            "ldp.compare(ldp.counts(city), ldp.counts(home), of := 'Lima')",
+            "ldp.compare(ldp.counts(city), ldp.counts(home), city(), of := 'Lima')",
+        ),
+    ]
+    with duckdb.connect(warehouse / "warehouse.duckdb", read_only=True) as con:
+        ldpsql.attach(con)
+        for recorded, named in pairs:
+            row = con.execute(f"SELECT {recorded}, {named} FROM {source.format(warehouse)}").fetchall()[0]
+            assert str(row[0]) == str(row[1]), recorded
+        with pytest.raises(duckdb.Error, match="LDP409"):
+            con.execute("SELECT ldp.ibu(city) FROM people")
+
+
+def test_reports_that_only_this_statement_or_transaction_sees_need_no_mechanism(warehouse: Path) -> None:
+    with duckdb.connect() as con:
+        ldpsql.attach(con)
+        con.execute(f"ATTACH '{warehouse}/warehouse.duckdb' AS w (READ_ONLY); USE w")
+        expected = con.execute("FROM ldp.estimate(reports, city)").fetchall()
+        con.execute("CREATE TEMP TABLE drawn AS FROM reports; USE memory; BEGIN; CREATE TABLE uncommitted AS FROM w.reports")
+        for statement in (
+            "FROM ldp.estimate(drawn, city)",
+            "FROM ldp.ibu(drawn, city)",
+            "FROM ldp.estimate(uncommitted, city)",
+            "WITH chosen AS (FROM w.reports) FROM ldp.estimate(chosen, city)",
+            "WITH chosen AS (FROM w.reports) FROM ldp.ibu(chosen, city)",
+        ):
+            assert con.execute(statement).fetchall() == expected, statement
+        grouped = con.execute("WITH chosen AS (FROM w.joined) FROM ldp.estimate_by(chosen, city, n)").fetchall()
+        assert [(*row[1:],) for row in grouped] == expected
 
 
 @pytest.mark.parametrize(
