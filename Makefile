@@ -82,6 +82,9 @@ test-stress: $(STAMP) $(DBT_STAMP)  ## kill -9, damage, nonsense and load; in fu
 	$(RUN)python -m tests.stress.service --requests $(REQUESTS)
 	$(RUN)python -W ignore -m tests.stress.fuzz --count $(FUZZ) $(if $(SEED),--seed $(SEED))
 
+test-python: $(STAMP)  ## draws and their statistics without the kernels in C
+	LDPSQL_NATIVE=0 $(RUN)python -m pytest -n auto tests/test_randomness.py tests/test_channels.py tests/test_structures.py tests/test_large_domains.py tests/test_sql.py
+
 MUTANTS ?=
 mutants: $(STAMP) $(DBT_STAMP)  ## plant faults, each of which the tests must find; of changed files: make mutants MUTANTS=--changed
 	$(RUN)python -m tests.mutants $(MUTANTS)

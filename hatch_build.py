@@ -14,7 +14,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_FLAGS = ("-std=c11", "-O3", "-shared", "-fPIC", "-fvisibility=hidden")
+_FLAGS = ("-std=c11", "-O3", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden")
 
 
 class KernelsHook(BuildHookInterface[Any]):

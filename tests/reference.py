@@ -100,7 +100,7 @@ file = "lineage.jsonl"
 VARIABLES = {
     "LDPSQL_CONFIG": "the path of the user's settings file",
     "LDPSQL_PLUGINS": "packages whose plugins are loaded, separated by commas, instead of `allow` in the files; `0` for none",
-    "LDPSQL_NATIVE": "`0` runs inner loops in Python even if they were compiled at installation; `ldpsql doctor` says which",
+    "LDPSQL_NATIVE": "`0` draws in Python even if kernels were compiled at installation; `ldpsql doctor` says which",
     "LDPSQL_LEDGER": "the ledger, instead of `path` in `[ledger]`",
     "LDPSQL_KEY": "the file with the secret key, instead of `key` in `[ledger]`",
     "LDPSQL_FORMAT": "how commands write results, instead of `format` in `[defaults]`",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import ssl
 import threading
 import traceback
 from decimal import Decimal
@@ -19,6 +18,8 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Domain
+from ldpsql.channels import Codes, KeepOrSpread
+from ldpsql.channels.randomness import Words
 from ldpsql.errors import ConnectionRefused, InvalidDomain, LdpError, OutsideDomain, WrongType
 from ldpsql.functions import registry
 
@@ -47,13 +48,13 @@ def test_a_table_function_over_an_expression_that_draws_draws_once_for_each_row(
     con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[int] = []
-    openssl = ssl.RAND_bytes
+    draw = KeepOrSpread.draw
 
-    def counted(count: int) -> bytes:
-        drawn.append(count // 8)
-        return openssl(count)
+    def counted(channel: KeepOrSpread, values: Codes, *words: Words) -> Codes:
+        drawn.append(len(values))
+        return draw(channel, values, *words)
 
-    monkeypatch.setattr(ssl, "RAND_bytes", counted)
+    monkeypatch.setattr(KeepOrSpread, "draw", counted)
     con.execute("CREATE TABLE people AS SELECT 'Lima' AS city, i % 2 AS g FROM range(10000) t(i)")
     for sql in (
         "FROM ldp.estimate(people, ldp.perturb(city, city()), city())",

@@ -90,4 +90,4 @@ def test_a_wheel_has_the_kernels_if_there_is_a_compiler_and_works_without(compil
         env=environment,
     )
     assert wheel.name.endswith("-py3-none-any.whl") == bool(compiler)
-    assert done.stdout.startswith("inner loops run in Python" if compiler else "inner loops run in C")
+    assert done.stdout.startswith("draws and inner loops run in Python" if compiler else "draws and inner loops run in C")

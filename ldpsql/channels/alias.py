@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ldpsql.channels import native
 from ldpsql.channels.base import Codes, Weights
-from ldpsql.channels.randomness import Words
+from ldpsql.channels.randomness import Words, random_words
 
 _ROWS = 256  # rows at a time, when they are recounted
 _BLOCK = 1 << 14  # draws at a time, so that what is computed on the way stays in the cache
@@ -50,6 +51,9 @@ class AliasTables:
 
     def draw(self, rows: Codes, words: Words) -> Codes:
         """Draw one report from each of the given rows."""
+        drawn = native.alias(rows, self.packed, self.bits) if words is random_words else None
+        if drawn is not None:
+            return drawn
         out = np.empty(len(rows), dtype=np.int32)
         for start in range(0, len(rows), _BLOCK):
             block = rows[start : start + _BLOCK]

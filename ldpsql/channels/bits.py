@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.channels import native
 from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
 from ldpsql.channels.costs import Cost
 from ldpsql.channels.randomness import Words, random_words
@@ -93,6 +94,9 @@ class IndependentBits(SetChannel):
 
     def draw(self, values: Codes, words: Words = random_words) -> Weights:
         """Draw all bits with the weight ``other``, 64 at a time, then replace the bit of the value."""
+        drawn = native.bits(values, self.size, self.own, self.other) if words is random_words else None
+        if drawn is not None:
+            return drawn
         width = -(-self.size // 64)
         out, step = np.empty((len(values), width), dtype=np.uint64), min(_BLOCK, max(1, _BITS // self.size))
         for start in range(0, len(values), step):

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.channels import native
 from ldpsql.channels.base import TOTAL, Codes, Floats, TableChannel, Weights, Witness
 from ldpsql.channels.pair_responses import KeyLaw, PairResponse, Signs
 from ldpsql.channels.randomness import Words, random_words
@@ -112,6 +113,9 @@ class KeepOrSpread(TableChannel, PairResponse):
 
         Of many draws each reads only the first bits of a word, and the further bits only if the first ones do not decide.
         """
+        drawn = native.keep_or_spread(values, self.size, self.spread) if words is random_words else None
+        if drawn is not None:
+            return drawn
         short = ShortWords.of(self.size - 1, self.spread) if len(values) >= _MANY else None
         if len(values) <= _BLOCK:
             return self._draw(values, words, short)

@@ -1,7 +1,7 @@
-"""Random bits, only from OpenSSL's cryptographic generator (`ssl.RAND_bytes`).
+"""Random bits, only from a cryptographic generator: ChaCha20 in `native/random.c`, or OpenSSL's (`ssl.RAND_bytes`) without it.
 
-Every draw of every mechanism takes its bits from `random_words`. The generator is safe across threads and forks. It has no
-seed: tests that must control a sampler pass another `Words`.
+Every draw of every mechanism takes its bits from `random_words`, or from the same generator inside the kernels. Both are safe
+across threads and forks, and have no seed: tests that must control a sampler pass another `Words`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.channels import native
+
 Words: TypeAlias = Callable[[int], NDArray[np.uint64]]
 
 _BLOCK = 1 << 17  # words: OpenSSL is fastest below 1 MiB per call
@@ -20,6 +22,9 @@ _BLOCK = 1 << 17  # words: OpenSSL is fastest below 1 MiB per call
 
 def random_words(count: int) -> NDArray[np.uint64]:
     """Return ``count`` independent uniform 64-bit words."""
+    drawn = native.random_words(count)
+    if drawn is not None:
+        return drawn
     if count <= _BLOCK:
         return np.frombuffer(ssl.RAND_bytes(8 * count), dtype=np.uint64)
     out = np.empty(count, dtype=np.uint64)

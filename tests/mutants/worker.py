@@ -40,6 +40,7 @@ def main() -> None:
                 import_module(module.name)
     for package in _LATER:
         import_module(package)
+    os.environ["LDPSQL_NATIVE"] = "0"  # faults are planted in the Python that kernels take the place of
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # what a faulty file compiles to must not stay
     for line in sys.stdin:
         print(json.dumps(tried(**json.loads(line))), flush=True)

@@ -1,6 +1,7 @@
 """Inner loops in C, next to the Python that gives the same numbers: an installation without a compiler works without them.
 
-The library is built when ldpsql is installed (`hatch_build.py`). Calls release the interpreter's lock.
+The library is built when ldpsql is installed (`hatch_build.py`). Calls release the interpreter's lock. Functions return None if
+there is no library.
 """
 
 from __future__ import annotations
@@ -9,12 +10,29 @@ import ctypes
 import os
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.errors import InternalError
+
 LIBRARY = Path(__file__).with_name("kernels.library")  # with the ending .so, `pkgutil` takes it for a module of Python
-_VERSION = 1  # of the calls below; a library of another version, left by an earlier installation, is not used
+_VERSION = 2  # of the calls below; a library of another version, left by an earlier installation, is not used
+_WHOLE, _COUNT, _ARRAY = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
+_ARGUMENTS = {
+    "random_words": (_COUNT, _ARRAY),
+    "expand": (_ARRAY, _ARRAY, _COUNT),
+    "hash_sets": (_ARRAY, _ARRAY, _COUNT, _WHOLE, _WHOLE, _ARRAY),
+    "keep_or_spread": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
+    "alias": (_ARRAY, _COUNT, _WHOLE, ctypes.c_uint, _ARRAY, _ARRAY, _ARRAY),
+    "bits": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
+    "private_hash": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
+}
+_FAILURES = {  # by what a kernel returns: see kernels.h
+    1: ("the operating system gives no random key", "ldpsql doctor checks the random source"),
+    2: ("a value is not a position of the channel", "please report the mechanism and the type of the column"),
+}
 # A seed, y, five values and two symbols: which values hash to y, as the doctest of `hashing_to` says of the first four.
 _KNOWN = (1, 1, 4, 2, 0b1110)
 
@@ -29,9 +47,8 @@ def kernels() -> ctypes.CDLL | None:
         library.ldpsql_version.restype = ctypes.c_uint32
         if library.ldpsql_version() != _VERSION:
             return None
-        count, words = ctypes.c_uint64, ctypes.c_void_p
-        library.ldpsql_hash_sets.argtypes = [words, words, ctypes.c_size_t, count, count, words]
-        library.ldpsql_hash_sets.restype = None
+        for name, arguments in _ARGUMENTS.items():
+            getattr(library, f"ldpsql_{name}").argtypes = arguments
     except (OSError, AttributeError):  # of another system, or damaged
         return None
     seed, y, size, symbols, members = _KNOWN
@@ -42,14 +59,102 @@ def kernels() -> ctypes.CDLL | None:
 def description() -> str:
     """Return which of the two computes here, for `ldpsql doctor`."""
     if kernels() is not None:
-        return "inner loops run in C"
+        return "draws and inner loops run in C"
     if os.environ.get("LDPSQL_NATIVE") == "0":
-        return "inner loops run in Python: LDPSQL_NATIVE is 0"
-    return "inner loops run in Python: there was no C compiler (cc) when ldpsql was installed, or its library does not load"
+        return "draws and inner loops run in Python: LDPSQL_NATIVE is 0"
+    return "draws and inner loops run in Python: no C compiler (cc) when ldpsql was installed, or its library does not load"
+
+
+def random_words(count: int) -> NDArray[np.uint64] | None:
+    """Return random 64-bit words from the generator of this thread."""
+    return _filled("random_words", np.empty(count, np.uint64), count)
+
+
+def expanded(key: bytes, count: int) -> NDArray[np.uint64] | None:
+    """Return the 64-bit words that the generator gives after a key of 32 octets."""
+    library, out = kernels(), np.empty(count, np.uint64)
+    if library is None or len(key) != 32:
+        return None
+    library.ldpsql_expand(key, out.ctypes.data, count)
+    return out
+
+
+def keep_or_spread(
+    values: NDArray[np.int32], size: int, spread: int, given: NDArray[np.uint64] | None = None
+) -> NDArray[np.int32] | None:
+    """Return the reports of `KeepOrSpread`.
+
+    Args:
+        values: positions of values.
+        size: the number of values.
+        spread: the weight of each other value.
+        given: two words for each value, of which the first are used as by `ShortWords`; by default random ones.
+
+    """
+    return _drawn("keep_or_spread", values, (size, spread), np.empty(len(values), np.int32), _address(given, 2 * len(values)))
+
+
+def alias(
+    values: NDArray[np.int32], table: NDArray[np.uint64], bits: int, given: NDArray[np.uint64] | None = None
+) -> NDArray[np.int32] | None:
+    """Return the reports of `AliasTables`, from a table of shape (values, 2**bits) and a word for each value."""
+    rows = np.ascontiguousarray(table, np.uint64)
+    if rows.ndim != 2 or rows.shape[1] != 1 << bits:
+        raise ValueError("a table has 2**bits columns")
+    out, words = np.empty(len(values), np.int32), _address(given, len(values))
+    return _drawn("alias", values, (len(rows), bits, rows.ctypes.data), out, words)
+
+
+def bits(
+    values: NDArray[np.int32], size: int, own: int, other: int, given: NDArray[np.uint64] | None = None
+) -> NDArray[np.uint64] | None:
+    """Return the reports of `IndependentBits`, shape (values, words).
+
+    Up to 512 words of reports take given words in the order of Python; of more, each 512 take theirs one after the other.
+    """
+    width = -(-size // 64)
+    needed = len(values) * (width * (65 - (other & -other).bit_length()) + 1)
+    out = np.empty((len(values), width), np.uint64)
+    return _drawn("bits", values, (size, own, other), out, _address(given, needed))
+
+
+def private_hash(
+    values: NDArray[np.int32], size: int, symbols: int, spread: int, given: NDArray[np.uint64] | None = None
+) -> NDArray[np.uint64] | None:
+    """Return the reports of `PrivateHash`, shape (values, 2), from up to three words for each value."""
+    out, words = np.empty((len(values), 2), np.uint64), _address(given, 3 * len(values))
+    return _drawn("private_hash", values, (size, symbols, spread), out, words)
+
+
+def _address(given: NDArray[np.uint64] | None, needed: int) -> int | None:
+    """Return where given words are."""
+    if given is None:
+        return None
+    if given.dtype != np.uint64 or given.ndim != 1 or len(given) < needed or not given.flags.c_contiguous:
+        raise ValueError(f"this draw takes at least {needed} words of 64 bits")
+    return given.ctypes.data
+
+
+def _drawn(
+    name: str, values: NDArray[np.int32], numbers: tuple[int, ...], out: NDArray[Any], words: int | None
+) -> NDArray[Any] | None:
+    values = np.ascontiguousarray(values, np.int32)
+    return _filled(name, out, values.ctypes.data, len(values), *numbers, words)
+
+
+def _filled(name: str, out: NDArray[Any], *arguments: int | None) -> NDArray[Any] | None:
+    """Return what a kernel wrote."""
+    library = kernels()
+    if library is None:
+        return None
+    failure = getattr(library, f"ldpsql_{name}")(*arguments, out.ctypes.data)
+    if failure:
+        raise InternalError(*_FAILURES[failure])
+    return out
 
 
 def hash_sets(seeds: NDArray[np.uint64], y: NDArray[np.uint64], size: int, symbols: int) -> NDArray[np.uint8] | None:
-    """Return which of the values 0 .. size-1 hash to y under each seed; None without kernels.
+    """Return which of the values 0 .. size-1 hash to y under each seed.
 
     Shape ((size + 7) // 8, reports): bit i of octet b is set if value 8 b + i does.
     """

@@ -1,21 +1,7 @@
 // The sets of hashed reports as bits: the same numbers as `hashed` in ../splitmix.py, value by value.
-#include <stddef.h>
-#include <stdint.h>
+#include "kernels.h"
 
-#ifdef _WIN32
-#define EXPORT __declspec(dllexport)
-#else
-#define EXPORT __attribute__((visibility("default")))
-#endif
-
-enum { VERSION = 1, BLOCK = 256 };  // a block of reports stays in the cache of the core
-
-static inline uint64_t splitmix(uint64_t z) {
-	z += 0x9E3779B97F4A7C15u;
-	z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-	z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-	return z ^ z >> 31;
-}
+enum { VERSION = 2, REPORTS = 256 };  // so many reports at a time stay in the cache of the core
 
 // The least upper half of a word that hashes to y: y * 2^32 / symbols, rounded up.
 static inline uint64_t least(uint64_t y, uint64_t symbols) { return ((y << 32) + symbols - 1) / symbols; }
@@ -32,9 +18,9 @@ EXPORT uint32_t ldpsql_version(void) { return VERSION; }
 // Write bit i of out[b * reports + r] = whether value 8 b + i, below size, hashes to y[r] under seeds[r]. There are
 // (size + 7) / 8 rows of octets; symbols is at least 1.
 EXPORT void ldpsql_hash_sets(const uint64_t *seeds, const uint64_t *y, size_t reports, uint64_t size, uint64_t symbols, uint8_t *out) {
-	uint64_t begun[BLOCK], first[BLOCK], width[BLOCK];
-	for (size_t start = 0; start < reports; start += BLOCK) {
-		size_t rows = reports - start < BLOCK ? reports - start : BLOCK;
+	uint64_t begun[REPORTS], first[REPORTS], width[REPORTS];
+	for (size_t start = 0; start < reports; start += REPORTS) {
+		size_t rows = smaller(REPORTS, reports - start);
 		for (size_t r = 0; r < rows; r++) {
 			begun[r] = splitmix(seeds[start + r]);
 			first[r] = least(y[start + r], symbols);

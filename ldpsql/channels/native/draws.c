@@ -1,0 +1,174 @@
+// Draws from whole-number weights, word for word equal to the samplers in Python: KeepOrSpread, AliasTables, IndependentBits
+// and PrivateHash in the folder above. Each returns OUTSIDE if a value is not a position of the channel.
+#include "kernels.h"
+#include <string.h>
+
+// The loops are compiled for two kinds of processors, of which one is chosen when the library is loaded.
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define CLONES
+#endif
+
+enum { SHORT_SIZE = 1024 };  // below so many other values, 16 bits decide nearly always
+
+typedef struct {
+	uint64_t size, spread, factor;
+	int shift;
+	uint32_t part, decided, reciprocal;  // of short words, for which `part` is not 0
+} responses;
+
+// Division by the same number many times: Granlund, Montgomery, "Division by invariant integers using multiplication", 1994.
+// A word of 16 bits that is below `decided` decides a draw alone, as in ShortWords.
+static responses responses_of(uint64_t size, uint64_t spread) {
+	responses r = {.size = size, .spread = spread, .shift = 63 - __builtin_clzll(spread)};
+	if (spread & (spread - 1)) {
+		unsigned __int128 power = (unsigned __int128)1 << (64 + r.shift);
+		uint64_t quotient = (uint64_t)(power / spread), rest = (uint64_t)(power % spread);
+		r.factor = 2 * quotient + (rest >= spread - rest) + 1;
+	}
+	if (size - 1 < SHORT_SIZE && spread >> 48 > 1) {
+		r.part = (uint32_t)(spread >> 48);
+		r.decided = (uint32_t)((size - 1) * r.part + (-((size - 1) * spread) >> 48));
+		r.reciprocal = UINT32_MAX / r.part + 1;
+	}
+	return r;
+}
+
+static inline uint32_t step_of(const responses *r, uint64_t word) {
+	uint64_t step = word >> r->shift;
+	if (r->factor) {
+		uint64_t high = (uint64_t)((unsigned __int128)r->factor * word >> 64);
+		step = (((word - high) >> 1) + high) >> r->shift;
+	}
+	return (uint32_t)(step < r->size - 1 ? step : r->size - 1);
+}
+
+// Write how far each of up to BLOCK reports moves on from its value: min(word / spread, size - 1).
+CLONES static bool steps_of(const responses *r, const uint64_t **given, uint32_t *steps, size_t count) {
+	uint64_t words[BLOCK], further;
+	uint16_t shorts[BLOCK];
+	if (!r->part) {
+		if (!take_words(given, words, count)) return false;
+		for (size_t i = 0; i < count; i++) steps[i] = step_of(r, words[i]);
+		erase(words, sizeof words);
+		return true;
+	}
+	if (!take_words(given, words, (count + 3) / 4)) return false;
+	memcpy(shorts, words, 2 * count);
+	const uint32_t last = (uint32_t)r->size - 1;
+	uint32_t undecided = 0;
+	for (size_t i = 0; i < count; i++) {
+		uint32_t step = (uint32_t)((uint64_t)shorts[i] * r->reciprocal >> 32);
+		steps[i] = step < last ? step : last;
+		undecided |= shorts[i] >= r->decided;
+	}
+	for (size_t i = 0; undecided && i < count; i++) {
+		if (shorts[i] < r->decided) continue;
+		if (!take_words(given, &further, 1)) return false;
+		uint64_t step = ((uint64_t)(shorts[i] - r->decided) << 48 | further >> 16) / (r->spread & (((uint64_t)1 << 48) - 1));
+		steps[i] = step < last ? (uint32_t)step : last;
+	}
+	erase(words, sizeof words);
+	erase(shorts, sizeof shorts);
+	erase(&further, sizeof further);
+	return true;
+}
+
+// The value that many places further on; from `size` on, start again at 0.
+static inline uint32_t moved(uint32_t value, uint32_t step, uint64_t size) {
+	uint64_t to = (uint64_t)value + step + 1;
+	return (uint32_t)(to < size ? to : to - size);
+}
+
+// KeepOrSpread: a short word or a word for each value of a block, then a word for each that a short one does not decide.
+EXPORT CLONES int ldpsql_keep_or_spread(const uint32_t *values, size_t count, uint64_t size, uint64_t spread, const uint64_t *given,
+                                 uint32_t *out) {
+	const responses r = responses_of(size, spread);
+	uint32_t steps[BLOCK];
+	for (size_t start = 0, rows; start < count; start += rows) {
+		rows = smaller(BLOCK, count - start);
+		if (!steps_of(&r, &given, steps, rows)) return NO_RANDOMNESS;
+		uint32_t most = 0;
+		for (size_t i = 0; i < rows; i++) {
+			uint32_t value = values[start + i];
+			most = value > most ? value : most;
+			out[start + i] = moved(value, steps[i], size);
+		}
+		if (most >= size) return OUTSIDE;
+	}
+	erase(steps, sizeof steps);
+	return DRAWN;
+}
+
+// AliasTables: the table has `size` rows of 2^bits columns; one word a value.
+EXPORT CLONES int ldpsql_alias(const uint32_t *values, size_t count, uint64_t size, unsigned bits, const uint64_t *table,
+                        const uint64_t *given, uint32_t *out) {
+	const uint64_t low = ((uint64_t)1 << bits) - 1;
+	uint64_t words[BLOCK];
+	for (size_t start = 0, rows; start < count; start += rows) {
+		rows = smaller(BLOCK, count - start);
+		if (!take_words(&given, words, rows)) return NO_RANDOMNESS;
+		for (size_t i = 0; i < rows; i++) {
+			if (values[start + i] >= size) return OUTSIDE;
+			uint64_t column = words[i] >> (64 - bits), entry = table[(uint64_t)values[start + i] << bits | column];
+			out[start + i] = (uint32_t)((words[i] << bits) < (entry & ~low) ? column : entry & low);
+		}
+	}
+	erase(words, sizeof words);
+	return DRAWN;
+}
+
+// IndependentBits: all bits with the weight `other`, from its last nonzero binary digit to the first; then those of the values.
+EXPORT CLONES int ldpsql_bits(const uint32_t *values, size_t count, uint64_t size, uint64_t own, uint64_t other, const uint64_t *given,
+                       uint64_t *out) {
+	const size_t width = (size_t)((size + 63) / 64);
+	uint64_t words[BLOCK];
+	for (size_t start = 0, cells; start < count * width; start += cells) {
+		cells = smaller(BLOCK, count * width - start);
+		uint64_t *coins = out + start;
+		for (size_t i = 0; i < cells; i++) coins[i] = 0;
+		for (int place = __builtin_ctzll(other); place < 64; place++) {
+			if (!take_words(&given, words, cells)) return NO_RANDOMNESS;
+			if (other >> place & 1) for (size_t i = 0; i < cells; i++) coins[i] |= words[i];
+			else for (size_t i = 0; i < cells; i++) coins[i] &= words[i];
+		}
+	}
+	const uint64_t last = size % 64 ? ((uint64_t)1 << size % 64) - 1 : ~(uint64_t)0;
+	for (size_t start = 0, rows; start < count; start += rows) {
+		rows = smaller(BLOCK, count - start);
+		if (!take_words(&given, words, rows)) return NO_RANDOMNESS;
+		for (size_t i = 0; i < rows; i++) {
+			uint32_t value = values[start + i];
+			if (value >= size) return OUTSIDE;
+			uint64_t *report = out + (start + i) * width, place = value % 64;
+			report[width - 1] &= last;
+			report[value / 64] = (report[value / 64] & ~((uint64_t)1 << place)) | (uint64_t)(words[i] < own) << place;
+		}
+	}
+	erase(words, sizeof words);
+	return DRAWN;
+}
+
+// PrivateHash: a report is a seed, and the response to the hash of the value under it. Of a block, the seeds come first.
+EXPORT CLONES int ldpsql_private_hash(const uint32_t *values, size_t count, uint64_t size, uint64_t symbols, uint64_t spread,
+                               const uint64_t *given, uint64_t *out) {
+	const responses r = responses_of(symbols, spread);
+	uint64_t seeds[BLOCK];
+	uint32_t steps[BLOCK];
+	for (size_t start = 0, rows; start < count; start += rows) {
+		rows = smaller(BLOCK, count - start);
+		if (!take_words(&given, seeds, rows) || !steps_of(&r, &given, steps, rows)) return NO_RANDOMNESS;
+		uint32_t most = 0;
+		for (size_t i = 0; i < rows; i++) {
+			uint32_t value = values[start + i];
+			most = value > most ? value : most;
+			uint64_t hash = (splitmix(splitmix(seeds[i]) ^ value) >> 32) * symbols >> 32;
+			out[2 * (start + i)] = seeds[i];
+			out[2 * (start + i) + 1] = moved((uint32_t)hash, steps[i], symbols);
+		}
+		if (most >= size) return OUTSIDE;
+	}
+	erase(steps, sizeof steps);
+	return DRAWN;
+}

@@ -1,0 +1,32 @@
+// What the kernels share: exported names, and where random words come from.
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+
+enum { BLOCK = 512 };  // words at a time: a kernel keeps them on its stack, in the cache of the core
+typedef enum { DRAWN, NO_RANDOMNESS, OUTSIDE } status;
+
+// Write this many random words; returns false if the operating system gives no key.
+bool random_words(uint64_t *out, size_t count);
+
+// Write this many words: the next of the given ones, which tests pass, or random ones if `given` points to NULL.
+bool take_words(const uint64_t **given, uint64_t *out, size_t count);
+
+// Overwrite memory with zeros even if it is not read again.
+void erase(void *memory, size_t octets);
+
+static inline size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+// Constant, xor, multiply: the finaliser of SplitMix64, as `splitmix` in ../splitmix.py.
+static inline uint64_t splitmix(uint64_t z) {
+	z += 0x9E3779B97F4A7C15u;
+	z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+	z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+	return z ^ z >> 31;
+}

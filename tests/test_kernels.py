@@ -1,0 +1,150 @@
+"""The kernels in C draw what Python draws from the same words, and their random words are those of ChaCha20."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from numpy.typing import NDArray
+
+from ldpsql.channels import DenseChannel, IndependentBits, KeepOrSpread, native
+from ldpsql.channels.base import TOTAL
+from ldpsql.channels.short_words import ShortWords
+from ldpsql.channels.splitmix import hashed
+from ldpsql.errors import InternalError
+
+pytestmark = pytest.mark.skipif(native.kernels() is None, reason="installed without a C compiler, or LDPSQL_NATIVE is 0")
+
+WORDS, ROUNDS = 256, 4000  # a little more than a million words a structure
+BUFFER, LANES = 4096, 8  # of random.c: octets of a buffer, blocks side by side
+BLOCK = 512  # of kernels.h: draws at a time
+
+
+def any_words(count: int) -> NDArray[np.uint64]:
+    return np.frombuffer(secrets.token_bytes(8 * count), np.uint64)
+
+
+def given(words: NDArray[np.uint64]) -> Callable[[int], NDArray[np.uint64]]:
+    """Return a source that hands out these words in their order."""
+    left = [words]
+
+    def take(count: int) -> NDArray[np.uint64]:
+        taken, left[0] = left[0][:count], left[0][count:]
+        assert len(taken) == count
+        return taken
+
+    return take
+
+
+def near(thresholds: list[int], count: int) -> NDArray[np.uint64]:
+    """Return words: those at and next to each threshold, then random ones."""
+    edges = [(threshold + step) % TOTAL for threshold in thresholds for step in (-1, 0, 1)]
+    return np.concatenate([np.array(edges, np.uint64), any_words(count)])[:count]
+
+
+def short_words(channel: KeepOrSpread) -> ShortWords | None:
+    """Return the short words of the kernel, which has those of 16 bits."""
+    short = ShortWords.of(channel.size - 1, channel.spread)
+    return short if short and short.width == 16 and channel.spread >> 48 > 1 else None
+
+
+def as_short(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return words whose parts of 16 bits are the first bits of these words, and next to them."""
+    near_by = (words >> np.uint64(48)).astype(np.uint16)[:, None] + np.array([-1, 0, 1], np.int32).astype(np.uint16)
+    return near_by.ravel()[: near_by.size // 4 * 4].view(np.uint64)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 100, 1000, 1024, 1025, 99_991])
+def test_keep_or_spread_draws_word_for_word_what_python_draws(size: int) -> None:
+    for ratio in (1.01, 2.718, 50.0, float(1 << 40)):
+        spread = max(1, int(TOTAL / (ratio + size - 1)))
+        for exact in {spread, 1 << spread.bit_length() - 1, (1 << spread.bit_length() - 1) + 1}:
+            channel = KeepOrSpread(size, TOTAL - (size - 1) * exact, exact)
+            thresholds = [0, *(step * exact for step in (*range(1, min(size, 1000)), size - 2, size - 1))]
+            words = near(thresholds, 1 << 14)
+            short = short_words(channel)
+            if short:
+                words = np.concatenate([as_short(words), words])
+            for start in range(0, len(words) - 2 * BLOCK, BLOCK // 4 if short else BLOCK):
+                part = words[start:][: 2 * BLOCK]
+                values = (any_words(BLOCK) % np.uint64(size)).astype(np.int32)
+                drawn = native.keep_or_spread(values, size, exact, part)
+                assert drawn is not None
+                np.testing.assert_array_equal(drawn, channel._draw(values, given(part), short))
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (5, 3), (40, 64), (100, 100)])
+def test_alias_tables_draw_word_for_word_what_python_draws(shape: tuple[int, int]) -> None:
+    weights = np.zeros(shape, np.uint64)
+    for row in weights:
+        cuts = np.unique(any_words(shape[1] - 1))
+        row[:] = np.diff(np.concatenate([[np.uint64(0)], cuts]), append=np.uint64(0))[: shape[1]]
+    tables = DenseChannel(weights).tables
+    thresholds = tables.threshold.ravel().tolist()
+    columns = np.tile(np.arange(tables.packed.shape[1]), shape[0]).tolist()
+    edges = [(column << 64 - tables.bits) + threshold for column, threshold in zip(columns, thresholds, strict=True)]
+    count = 1 << 19
+    words = near(edges, count)
+    rows = np.concatenate([np.repeat(np.arange(shape[0]), 3 * tables.packed.shape[1]), any_words(count) % np.uint64(shape[0])])[
+        :count
+    ].astype(np.int32)
+    drawn = native.alias(rows, tables.packed, tables.bits, words)
+    assert drawn is not None
+    np.testing.assert_array_equal(drawn, tables._draw(rows, words))
+
+
+@pytest.mark.parametrize(("size", "other"), [(2, 1 << 63), (64, 3 << 60), (65, (TOTAL >> 3) + 1), (100, 0b1011 << 58)])
+def test_bits_are_word_for_word_those_of_python(size: int, other: int) -> None:
+    width, places = -(-size // 64), 65 - (other & -other).bit_length()
+    for own in (TOTAL - 5, (1 << 62) + 1):
+        channel = IndependentBits(size, own, other)
+        for _ in range(100):
+            values = (any_words(WORDS) % np.uint64(size)).astype(np.int32)
+            words = np.concatenate([any_words(WORDS * width * places), near([own], WORDS)])
+            drawn = native.bits(values, size, own, other, words)
+            assert drawn is not None
+            np.testing.assert_array_equal(drawn, channel._draw(values, given(words)))
+
+
+@pytest.mark.parametrize(("size", "symbols"), [(2, 2), (1000, 4), (1 << 31, 17)])
+def test_private_hashes_are_word_for_word_those_of_python(size: int, symbols: int) -> None:
+    spread = int(TOTAL / (symbols + 1.7))
+    response = KeepOrSpread(symbols, TOTAL - (symbols - 1) * spread, spread)
+    for _ in range(ROUNDS // 2):
+        values = (any_words(WORDS) % np.uint64(size)).astype(np.int32)
+        words = any_words(3 * WORDS)
+        drawn = native.private_hash(values, size, symbols, spread, words)
+        assert drawn is not None
+        moved = response._draw(hashed(words[:WORDS], values, symbols), given(words[WORDS:]), short_words(response))
+        np.testing.assert_array_equal(drawn, np.column_stack([words[:WORDS], moved.astype(np.uint64)]))
+
+
+@pytest.mark.parametrize("value", [3, -1, 2**31 - 1])
+def test_a_position_that_the_channel_does_not_have_is_refused(value: int) -> None:
+    values, half = np.array([0, value], np.int32), TOTAL // 2
+    for draw in (
+        lambda: native.keep_or_spread(values, 3, TOTAL // 4),
+        lambda: native.alias(values, np.zeros((3, 2), np.uint64), 1),
+        lambda: native.bits(values, 3, half, half // 2),
+        lambda: native.private_hash(values, 3, 2, half // 2),
+    ):
+        with pytest.raises(InternalError):
+            draw()
+
+
+@pytest.mark.parametrize("count", [1, 507, 508, 509, 20_000])
+def test_the_words_of_a_generator_are_those_of_chacha20_with_fast_key_erasure(count: int) -> None:
+    """Each buffer is ChaCha20 (RFC 8439, nonce 0, counter from 0) under the first 256 bits of the one before."""
+    key = first = os.urandom(32)
+    stream = b""
+    while len(stream) < 8 * count:
+        blocks = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(BUFFER))
+        beside = np.frombuffer(blocks, np.uint32).reshape(-1, LANES, 16).transpose(0, 2, 1).tobytes()
+        key, stream = beside[:32], stream + beside[32:]
+    found = native.expanded(first, count)
+    assert found is not None
+    assert found.tobytes() == stream[: 8 * count]
