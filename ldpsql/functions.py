@@ -123,6 +123,7 @@ from ldpsql.mechanisms.foreign import read_foreign
 from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.mechanisms.spec import Spec, sql_literal
+from ldpsql.outcomes import by_value, corrected, moments, regression
 from ldpsql.pairs.densities import estimate_densities
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
 from ldpsql.places import pattern_of
@@ -261,6 +262,7 @@ __all__ = [
     "at_once",
     "audit",
     "bound_of",
+    "by_value",
     "changing",
     "check_columns",
     "check_files",
@@ -280,6 +282,7 @@ __all__ = [
     "compare_comments",
     "compare_simulated",
     "condition",
+    "corrected",
     "counted_by_form",
     "counts_of",
     "difference",
@@ -319,6 +322,7 @@ __all__ = [
     "measured",
     "mechanism_at",
     "metric_named",
+    "moments",
     "named_place",
     "names_withheld",
     "naming_column",
@@ -349,6 +353,7 @@ __all__ = [
     "recorded_tables",
     "records_in",
     "registry",
+    "regression",
     "reports_type",
     "scale_of",
     "shown_by_form",

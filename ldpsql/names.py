@@ -4,7 +4,7 @@ from __future__ import annotations
 
 ROW = "row"  # the mechanism of several columns
 KRR = "krr"  # the mechanism that is the identity where its epsilon is infinite
-EMS, IBU, INV, INV_N, INV_P = "ems", "ibu", "inv", "inv_n", "inv_p"  # estimators; the default is ibu
+BEST, EMS, IBU, INV, INV_N, INV_P = "best", "ems", "ibu", "inv", "inv_n", "inv_p"  # estimators; the default is ibu
 
 AGREED = "ldp._agreed"  # (reports, name, mechanism): true, or an error if another mechanism is recorded for the column
 COLUMN_NAME = "ldp._name"  # (report): text with the name of the column

@@ -40,7 +40,6 @@ from ldpsql.functions import (
     bound_of,
     check_line,
     check_ordered,
-    column_of_table,
     condition,
     domain_type,
     family,
@@ -171,7 +170,7 @@ def column_type(handles: Handles, ofs: Settings) -> pa.Array:
 def _named(values: Domain, of: pa.Scalar) -> Domain:
     """Return the domain of the column of this name, or the values themselves for NULL."""
     place = named_place(values, of)
-    return values if place is None else column_of_table(values, place)[0]
+    return values.parts[place] if place is not None and isinstance(values, Product) else values
 
 
 @guarded

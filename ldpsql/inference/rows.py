@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import SetChannel
+from ldpsql.channels import Floats, SetChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.inference.counts import GroupedCounts
@@ -145,14 +145,22 @@ def _one(row: CertifiedRow, counts: GroupedCounts, rows: NDArray[np.int64], ther
 
 def _observed(each: Iterator[tuple[CertifiedValues, pa.Array, bool]], rows: int) -> Sequence[ObservedColumn]:
     """Return the observed reports of each column."""
-    return [_of_column(part, column) if reported else _of_none(len(part.values), rows) for part, column, reported in each]
+    return [observed_column(part, column) if reported else _of_none(len(part.values), rows) for part, column, reported in each]
 
 
 def _of_none(values: int, rows: int) -> ObservedColumn:
     return ObservedColumn(np.ones((values, rows)), np.ones((values, rows)), np.inf, (np.inf, -np.inf))
 
 
-def _of_column(part: CertifiedValues, column: pa.Array) -> ObservedColumn:
+def least_squares(certified: CertifiedMechanism) -> Floats:
+    """Return the least-squares inverse of a channel, shape (reports, values)."""
+    return np.asarray(np.linalg.pinv(certified.derived(certified_operator).matrix()), dtype=np.float64)
+
+
+def observed_column(
+    part: CertifiedValues, column: pa.Array, inversion: Callable[[CertifiedMechanism], Floats] = least_squares
+) -> ObservedColumn:
+    """Return the observed reports of one column; those that can be listed contribute what the inversion says."""
     channel = part.channel
     if isinstance(channel, SetChannel) and isinstance(part.reports, WordReports):
         supported = channel.supports(part.reports.read(column)).T.astype(np.float64)
@@ -161,5 +169,5 @@ def _of_column(part: CertifiedValues, column: pa.Array) -> ObservedColumn:
         condition = (hit + (channel.inputs - 1) * miss) / abs(hit - miss)
         return ObservedColumn(1.0 + float(channel.ratio - 1) * supported, (supported - miss) / (hit - miss), condition, ends)
     own, at = part.derived(certified_operator), _positions(part, column)
-    inverse = np.asarray(np.linalg.pinv(own.matrix()), dtype=np.float64)
+    inverse = part.derived(inversion)
     return ObservedColumn(own.matrix()[:, at], inverse[at].T, own.condition, (float(inverse.max()), float(inverse.min())))

@@ -1,0 +1,234 @@
+"""What a raw column is among the people with each value of a perturbed one: its mean, sum, variance, and how many they are.
+
+With the corrected sums N of weights and S of weighted outcomes, the mean of the value k is S_k / N_k. All are ratios of sums
+over independent rows, so their errors are those of the sums of w Q(z, k)(y - mean_k), and intervals are Fieller's: they also
+hold for rare values, whose N_k may be zero. They are about the population that the rows are a sample of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from ldpsql.channels import Floats
+from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.measures import Measure
+from ldpsql.estimates.ratios import Pair, Two, differences_within, fieller
+from ldpsql.inference.score_intervals import deviations
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.names import BEST, INV
+from ldpsql.outcomes.corrected import contributions
+from ldpsql.outcomes.moments import Moments
+
+Kind: TypeAlias = Literal["mean", "sum", "variance", "share"]
+METHODS = (BEST, INV, "bayes")
+_BLOCK = 1 << 22  # numbers of contributions at a time
+_ROUNDS, _FEWEST = 8, 4  # of the prior and the means; and values from which a prior can be learned
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked about the raw column, and how it is estimated.
+
+    Args:
+        kind: which number.
+        method: ``inv``, the unbiased inversion; ``bayes``, which for means learns from all values how much they differ, and
+            draws uncertain ones towards the others; ``best``, which is ``bayes`` for the means of four or more values.
+        versus: the place of the value that each mean is compared with; None for the means themselves.
+        confidence: of an interval, or of all together.
+        together: whether the intervals of all values hold together, by Bonferroni's inequality.
+
+    """
+
+    kind: Kind = "mean"
+    method: str = BEST
+    versus: int | None = None
+    confidence: float = 0.95
+    together: bool = False
+
+    def __post_init__(self) -> None:
+        for name, chosen, choices in (("of", self.kind, get_args(Kind)), ("estimator", self.method, METHODS)):
+            if chosen not in choices:
+                raise InvalidParameter(f"{name} must be one of {', '.join(choices)}", f"{name} := '{choices[0]}'")
+        if not 0 < self.confidence < 1:
+            raise InvalidParameter("confidence must be between 0 and 1", "confidence := 0.95")
+        if self.versus is not None and self.kind != "mean":
+            raise InvalidParameter("only means are compared with that of a value", "leave out versus, or of")
+
+    def deviations(self, values: int) -> float:
+        """Return how many standard errors an interval reaches to either side."""
+        return deviations(1 - (1 - self.confidence) / values if self.together else self.confidence)
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """The corrected sums of one group with one raw column y.
+
+    Args:
+        sums: the sums of w, wy and wy^2 for each value, shape (values, 3).
+        both: the sums of w^2 Q(., k) Q(., l) times 1, y and y^2, shape (3, values, values).
+        own: the sums of w^2 Q(., k)^2 times 1 to y^4, shape (values, 5).
+        single: the sums of w^2 Q(., k), shape (values,).
+        centre: the mean of all outcomes.
+        weight: the sums of w, of w^2 and of rows.
+        ends: the least and the largest outcome.
+
+    """
+
+    sums: Floats
+    both: Floats
+    own: Floats
+    single: Floats
+    centre: float
+    weight: tuple[float, float, float]
+    ends: tuple[float, float]
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, places: tuple[int, ...], moments: Moments) -> Corrected | None:
+        """Return the corrected sums of one group; None if its rows have no weight."""
+        sums: Floats = np.zeros((0, 3))
+        totals, ends = np.zeros(4), np.array([np.inf, -np.inf])
+        both = own = single = np.zeros(())
+        edges = [*range(0, len(moments.n), max(1, _BLOCK // 64)), len(moments.n)]
+        for start, end in pairwise(edges):
+            part = moments.reports.slice(start, end - start)
+            there, q = contributions(mechanism, places, part)
+            at = there + start
+            first, second = moments.first[at], moments.second[at]
+            sums = q.T @ first + (sums if len(sums) else 0.0)
+            both = both + np.stack([(q.T * second[:, power]) @ q for power in range(3)])
+            own, single = own + (q**2).T @ second, single + q.T @ second[:, 0]
+            totals += first[:, 0].sum(), second[:, 0].sum(), moments.n[at].sum(), first[:, 1].sum()
+            ends = np.array([min(ends[0], *moments.ends[at, 0]), max(ends[1], *moments.ends[at, 1])])
+        if not totals[0] > 0:
+            return None
+        weight, squares, rows, outcome = totals.tolist()
+        return cls(sums, both, own, single, outcome / weight, (weight, squares, rows), (float(ends[0]), float(ends[1])))
+
+    @property
+    def effective(self) -> float:
+        """How many rows of equal weight would have this variance of the total weight (Kish, "Survey sampling", 1965)."""
+        return self.weight[0] ** 2 / self.weight[1]
+
+    def scatter(self, about: Floats) -> Floats:
+        """Return the covariance of the sums of w Q(., k)(y - about_k) for all values, shape (values, values)."""
+        one, y, squares = self.both
+        return np.asarray(squares - (about[:, None] + about) * y + about[:, None] * about * one)
+
+    @cached_property
+    def means(self) -> Floats:
+        """The means by inversion; NaN if no weight is estimated for a value."""
+        n = self.sums[:, 0]
+        return np.where(n > 0, self.sums[:, 1] / np.where(n > 0, n, 1.0), np.nan)
+
+    @property
+    def of_means(self) -> Pair:
+        """The means as ratios."""
+        return Pair(self.sums[:, 1], self.sums[:, 0], *(self.both[power].diagonal() for power in (2, 1, 0)))
+
+    @property
+    def of_shares(self) -> Pair:
+        """The shares of the total weight as ratios."""
+        n, (total, squares, _) = self.sums[:, 0], self.weight
+        return Pair(n, np.full_like(n, total), self.both[0].diagonal(), self.single, np.full_like(n, squares))
+
+    @property
+    def of_variances(self) -> Pair:
+        """The variances as ratios, about the estimated means, whose errors matter in second order only."""
+        m = np.nan_to_num(self.means)
+        about = np.stack([m**2, -2 * m, np.ones_like(m)], axis=1)  # of 1, y and y^2
+        square = np.stack([m**4, -4 * m**3, 6 * m**2, -4 * m, np.ones_like(m)], axis=1)  # of the fourth power
+        return Pair(
+            (self.sums * about).sum(axis=1),
+            self.sums[:, 0],
+            np.maximum((self.own * square).sum(axis=1), 0.0),
+            (self.own[:, :3] * about).sum(axis=1),
+            self.own[:, 0],
+        )
+
+
+def answer(corrected: Corrected, asked: Asked) -> Measure:
+    """Return the number for each value, with its standard error and interval, each field of shape (values,).
+
+    If the weight of a value is not clearly above zero, its mean has an infinite error, and the interval may be all outcomes.
+    """
+    z, (least, most) = asked.deviations(len(corrected.sums)), corrected.ends
+    if asked.kind == "sum":
+        total = corrected.sums[:, 1]
+        error = np.sqrt(np.maximum(corrected.both[2].diagonal() - total**2 / corrected.weight[2], 0.0))
+        return Measure(total, error, total - z * error, total + z * error)
+    if asked.kind == "share":
+        return _ratio(corrected.of_shares, z, 0.0, 1.0)
+    if asked.kind == "variance":
+        return _ratio(corrected.of_variances, z, 0.0, (most - least) ** 2 / 4)
+    plain = _ratio(corrected.of_means, z, least, most)
+    if asked.method != INV and len(corrected.sums) >= _FEWEST:
+        estimate, error = posterior(corrected)
+        plain = replace(plain, estimate=estimate, std_error=error)
+    return plain if asked.versus is None else _compared(corrected, plain, asked.versus, z)
+
+
+def _ratio(pair: Pair, z: float, least: float, most: float) -> Measure:
+    known = pair.bottom**2 > z**2 * pair.bottoms  # otherwise the interval of the ratio is not bounded
+    estimate = np.where(pair.bottom > 0, pair.top / np.where(pair.bottom > 0, pair.bottom, 1.0), np.nan)
+    r = np.nan_to_num(estimate)
+    error = np.sqrt(np.maximum(pair.tops - 2 * r * pair.both + r**2 * pair.bottoms, 0.0)) / np.where(known, pair.bottom, 1.0)
+    low, high = (np.clip(end, least, most) for end in fieller(pair, z, least, most))
+    return Measure(np.clip(estimate, least, most), np.where(known, error, np.inf), low, high)
+
+
+def _compared(corrected: Corrected, means: Measure, versus: int, z: float) -> Measure:
+    """Return the differences of all means from that of one value."""
+    k, (one, y, squares) = np.arange(len(corrected.sums)), corrected.both
+    v = np.empty((len(k), 4, 4))
+    for i, here in enumerate((k, np.full_like(k, versus))):
+        for j, there in enumerate((k, np.full_like(k, versus))):
+            block = [[squares[here, there], y[here, there]], [y[here, there], one[here, there]]]
+            v[:, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2] = np.moveaxis(np.array(block), -1, 0)
+    own = corrected.sums[:, [1, 0]]
+    two = Two(np.concatenate([own, np.broadcast_to(own[versus], own.shape)], axis=1), v)
+    _, low, high = differences_within(two, z, corrected.ends[1] - corrected.ends[0])
+    error = (high - low) / (2 * z)
+    known = np.isfinite(means.std_error) & np.isfinite(means.std_error[versus])
+    same = k == versus
+    error, apart = np.where(known, error, np.inf), means.estimate - means.estimate[versus]
+    apart, error, low, high = (np.where(same, 0.0, column) for column in (apart, error, low, high))
+    return Measure(apart, error, low, high)
+
+
+def posterior(corrected: Corrected) -> tuple[Floats, Floats]:
+    """Return means and standard deviations of the posterior of all means, under a normal prior learned from them.
+
+    The prior is centred at the mean of all rows, which has no noise of the reports, and its variance has the largest marginal
+    likelihood. The sums S_k - c N_k, which are linear, are what is known of the means: so values whose N_k is near zero are
+    drawn to the centre, and their ratios are not used.
+    Source: Efron, Morris, "Data analysis using Stein's estimator and its generalizations", JASA 1975.
+    """
+    n, centre, width = np.maximum(corrected.sums[:, 0], 0.0), corrected.centre, corrected.ends[1] - corrected.ends[0]
+    if not width > 0:
+        return np.full(len(n), centre), np.zeros(len(n))
+    raised = corrected.sums[:, 1] - centre * corrected.sums[:, 0]
+    means, covariance = np.full(len(n), centre), np.zeros((len(n), len(n)))
+    variances = width**2 * np.geomspace(1e-8, 0.25, 60)
+    for _ in range(_ROUNDS):
+        noise = corrected.scatter(means)
+        noise = noise + np.eye(len(n)) * 1e-12 * max(float(noise.trace()), 1e-300)
+        fits = [_log_likelihood(raised, noise + variance * np.outer(n, n) * np.eye(len(n))) for variance in variances]
+        spread = variances[int(np.argmax(fits))]
+        gain = spread * n[:, None] * np.linalg.inv(noise + spread * np.diag(n**2))
+        before, means = means, np.clip(centre + gain @ raised, *corrected.ends)
+        covariance = spread * np.eye(len(n)) - gain @ (n[:, None] * spread * np.eye(len(n)))
+        if np.abs(means - before).max() <= 1e-3 * np.sqrt(spread):
+            break
+    return means, np.sqrt(np.maximum(covariance.diagonal(), 0.0))
+
+
+def _log_likelihood(x: Floats, covariance: Floats) -> float:
+    """Return the log-density of a normal vector, up to a constant."""
+    root = np.linalg.cholesky(covariance)
+    scaled = np.linalg.solve(root, x)
+    return float(-0.5 * scaled @ scaled - np.log(root.diagonal()).sum())

@@ -1,0 +1,97 @@
+"""The unbiased correction of sums by report: what they would be by value, as the inverse of the channel says.
+
+Report z contributes Q(z, k) of its sums to the value k. Q is the least-squares inverse of the channel, so the expectation of
+the corrected sums are the sums over the rows with the value k, whatever the other columns are: the channel sees the value only.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ldpsql.channels import Floats
+from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
+from ldpsql.errors import IllConditioned, InvalidParameter
+from ldpsql.estimates.conditions import groups_of
+from ldpsql.inference.counting import possible
+from ldpsql.inference.operators.base import MAX_CONDITION
+from ldpsql.inference.rows import certified_operator, least_squares, observed_column
+from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, CertifiedValues, Mechanism, certify
+from ldpsql.reports import impossible
+
+MOST_VALUES = 1024
+CUT = 1e-3  # relative to the largest singular value
+
+
+def _smooth_inverse(certified: CertifiedMechanism) -> Floats:
+    return np.asarray(np.linalg.pinv(certified.derived(certified_operator).matrix(), rcond=CUT), dtype=np.float64)
+
+
+def columns_of(mechanism: Mechanism, places: tuple[int, ...]) -> tuple[Domain, ...]:
+    """Return the domains of some columns of a row, or that of the only column if no places are given.
+
+    Raises:
+        InvalidParameter: if the values are not listed, or too many, or no column of a row is named.
+
+    """
+    certified = certify(mechanism)
+    if not isinstance(certified, CertifiedRow | CertifiedValues) or not isinstance(certified.values, Domain):
+        raise InvalidParameter("outcomes need a mechanism over listed values", "such as krr, oue, olh or square_wave")
+    columns: tuple[Domain, ...] = (certified.values,)
+    if isinstance(certified.values, Product):
+        if not places:
+            raise InvalidParameter("these reports are of several columns", "name the one to use: of := 'city'")
+        columns = tuple(certified.values.parts[place] for place in places)
+    values = prod(map(len, columns))
+    if values > MOST_VALUES:
+        raise InvalidParameter(
+            f"there are {values} values, and outcomes are computed for at most {MOST_VALUES}", "perturb a coarser column"
+        )
+    return columns
+
+
+def contributions(
+    mechanism: Mechanism, places: tuple[int, ...], reports: pa.Array, *, strict: bool = True
+) -> tuple[NDArray[np.int64], Floats]:
+    """Return which reports name the columns, and Q(z, k) of these for all values k, shape (reports, values).
+
+    The values of several columns are their combinations, the last column fastest.
+
+    Args:
+        mechanism: what drew the reports.
+        places: the places of the columns if the reports are rows, of which some may be NULL there.
+        reports: the reports.
+        strict: whether to refuse a channel whose inverse drowns shares in noise. If not, singular values below `CUT` are left
+            out: means of smooth functions of the values need only the others.
+
+    Raises:
+        ImpossibleReport: if a report cannot occur.
+        IllConditioned: if the channel has no useful inverse.
+
+    """
+    columns, certified = columns_of(mechanism, places), certify(mechanism)
+    if not possible(mechanism, reports).all():
+        raise impossible()
+    if isinstance(certified, CertifiedRow):
+        named = list(certified.reports.fields(reports))
+        fields, parts = [named[place] for place in places], [certified.parts[place] for place in places]
+    else:
+        fields, parts = [reports], [certified] if isinstance(certified, CertifiedValues) else []
+    there = np.flatnonzero(np.logical_and.reduce([field.is_valid().to_numpy(zero_copy_only=False) for field in fields]))
+    out = np.ones((len(there), 1))
+    for part, field in zip(parts, fields, strict=True):
+        if not len(there):
+            return there, np.zeros((0, prod(map(len, columns))))
+        own = observed_column(part, field.take(pa.array(there)), least_squares if strict else _smooth_inverse)
+        if strict and not own.condition <= MAX_CONDITION:
+            message = f"the channel has condition number {own.condition:.3g}, too large to invert"
+            raise IllConditioned(message, "perturb fewer, coarser values", condition=own.condition)
+        out = (out[:, :, None] * own.pull.T[:, None, :]).reshape(len(there), -1)
+    if isinstance(certified.values, Product) and not isinstance(certified, CertifiedRow):
+        # One mechanism over all columns together: the values of the others are added up.
+        out = out @ (groups_of(certified.values, places)[1][:, None] == np.arange(prod(map(len, columns))))
+    return there, out

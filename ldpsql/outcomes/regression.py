@@ -1,0 +1,296 @@
+"""Regressions in which a perturbed column explains a raw one: unbiased estimating equations, with sandwich errors.
+
+A row with report z, raw columns u = (1, y, x_1, ...) and weight w contributes w sum_k Q(z, k) v_k(y - h(v_k'b)) to the score of
+the coefficients b, where v_k is the row of the design if the value is k. Its expectation is the score of the true values, for
+every channel and without a model of the values, so the root is consistent. h is the identity, or the logistic function.
+Sources: Nakamura, "Corrected score function for errors-in-variables models", Biometrika 1990; van den Hout, Kooiman,
+"Estimating the linear regression model with categorical covariates subject to randomized response", Computational Statistics &
+Data Analysis 2006, for krr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from ldpsql.channels import Floats
+from ldpsql.domains.distinct import distinct
+from ldpsql.errors import InvalidParameter, NoReports, NotApplicable
+from ldpsql.estimates.scale import scale_of
+from ldpsql.inference.score_intervals import deviations
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.outcomes.corrected import columns_of, contributions
+from ldpsql.outcomes.moments import Moments, RawRows, products
+
+Family: TypeAlias = Literal["linear", "logistic"]
+_STEPS, _BLOCK = 100, 1 << 22
+_MOST_TERMS = 200
+COLUMNS = ("term", "estimate", "std_error", "low", "high", "p_value")
+
+
+@dataclass(frozen=True)
+class Design:
+    """The columns of a regression, as maps from u = (1, y, x_1, ...) to a row of the design for each value.
+
+    Args:
+        places: the places of the perturbed columns if the reports are rows.
+        terms: the names of the coefficients.
+        maps: the matrices D_k with v_k = D_k u, shape (values, terms, 2 + raw regressors).
+        smooth: whether all perturbed columns enter as numbers.
+
+    """
+
+    places: tuple[int, ...]
+    terms: tuple[str, ...]
+    maps: Floats
+    smooth: bool
+
+    @classmethod
+    def of(
+        cls,
+        mechanism: Mechanism,
+        names: Sequence[str],
+        places: tuple[int, ...],
+        raw: Sequence[str],
+        *,
+        numbers: bool = False,
+        interactions: bool = False,
+    ) -> Design:
+        """Return an intercept, the perturbed columns and the raw ones.
+
+        Args:
+            mechanism: what drew the reports.
+            names: the names of the perturbed columns.
+            places: their places if the reports are rows.
+            raw: the names of the raw regressors.
+            numbers: whether the values enter as numbers; otherwise as indicators of all but the first.
+            interactions: whether the products of perturbed and raw columns enter, too.
+
+        """
+        columns = columns_of(mechanism, places)
+        sizes = list(map(len, columns))
+        at = np.indices(sizes).reshape(len(sizes), -1)
+        terms, of_value = ["intercept"], [np.ones(at.shape[1])]
+        for name, values, place in zip(names, columns, at, strict=True):
+            if numbers:
+                terms.append(name)
+                of_value.append(scale_of(values)[place])
+            else:
+                terms += [f"{name}: {text}" for text in values.written.to_pylist()[1:]]
+                of_value += [(place == k).astype(np.float64) for k in range(1, len(values))]
+        perturbed = len(terms)
+        pairs = [(term, 0) for term in range(perturbed)] + [(0, i + 2) for i in range(len(raw))]
+        terms += raw
+        if interactions:
+            pairs += [(term, i + 2) for i in range(len(raw)) for term in range(1, perturbed)]
+            terms += [f"{terms[term]} x {name}" for name in raw for term in range(1, perturbed)]
+        if len(terms) > _MOST_TERMS:
+            raise InvalidParameter(f"there are {len(terms)} coefficients, and at most {_MOST_TERMS}", "use fewer values")
+        maps = np.zeros((at.shape[1], len(terms), 2 + len(raw)))
+        for row, (term, column) in enumerate(pairs):
+            maps[:, row, column] = of_value[term]
+        return cls(places, tuple(terms), maps, numbers)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """The coefficients of a regression, with sandwich errors and intervals, each field of shape (terms,).
+
+    ``reports`` is the number of rows, and ``effective_reports`` that of rows of equal weight (Kish).
+    """
+
+    family: Family
+    reports: int
+    effective_reports: float
+    term: tuple[str, ...]
+    estimate: Floats
+    std_error: Floats = field(default_factory=lambda: np.zeros(0))
+    low: Floats = field(default_factory=lambda: np.zeros(0))
+    high: Floats = field(default_factory=lambda: np.zeros(0))
+    p_value: Floats = field(default_factory=lambda: np.zeros(0))
+
+    def with_errors(self, covariance: Floats, confidence: float) -> Regression:
+        """Return the regression with the errors of a sandwich, enlarged for the fitted coefficients (HC1)."""
+        from scipy.special import erfc  # noqa: PLC0415  # slow to import
+
+        z, b = deviations(confidence), self.estimate
+        spare = self.effective_reports / max(self.effective_reports - len(b), 1.0)
+        error = np.sqrt(np.maximum(covariance.diagonal(), 0.0) * spare)
+        p = erfc(np.abs(b) / np.where(error > 0, error, np.inf) / np.sqrt(2))
+        return replace(self, std_error=error, low=b - z * error, high=b + z * error, p_value=p)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a dictionary for each coefficient."""
+        columns = {name: getattr(self, name).tolist() for name in COLUMNS[1:]}
+        return [{"term": term, **{name: columns[name][i] for name in columns}} for i, term in enumerate(self.term)]
+
+    def to_arrow(self) -> pa.Table:
+        """Return a table with a row for each coefficient."""
+        return pa.Table.from_pylist(self.rows())
+
+    def to_polars(self) -> Any:
+        """Return a Polars frame with a row for each coefficient."""
+        import polars as pl  # noqa: PLC0415  # optional
+
+        return pl.from_arrow(self.to_arrow())
+
+    def __str__(self) -> str:
+        """Return the table as text."""
+        wide = max(map(len, (*self.term, "term")))
+        head = f"{self.family} regression, {self.reports} rows, {self.effective_reports:.0f} effective"
+        lines = [head, f"{'term':{wide}} " + " ".join(f"{name:>11}" for name in COLUMNS[1:])]
+        for row in self.rows():
+            numbers = " ".join(f"{row[name]:11.5g}" for name in COLUMNS[1:-1])
+            lines.append(f"{row['term']:{wide}} {numbers} {row['p_value']:11.3f}")
+        return "\n".join(lines)
+
+
+def linear(mechanism: Mechanism, moments: Moments, design: Design, confidence: float) -> Regression:
+    """Return the linear regression of the first raw column, from the sums of one group.
+
+    Raises:
+        NotApplicable: if the coefficients are not determined.
+
+    """
+    there, q = contributions(mechanism, design.places, moments.reports, strict=not design.smooth)
+    if not len(there) or not moments.first[there, 0].sum() > 0:
+        raise NoReports()
+    size, d = design.maps.shape[2], design.maps
+    second = _expanded(q.T @ moments.first[there], size, 2)
+    gram = np.einsum("kqa,kab,krb->qr", d, second, d)
+    inverse = _inverse(gram)
+    b = inverse @ np.einsum("kqa,ka->q", d, second[:, :, 1])
+    residual = -np.einsum("kqa,q->ka", d, b)
+    residual[:, 1] += 1.0
+    own = np.einsum("kqa,kb->kqab", d, residual).reshape(len(d), -1)
+    meat = np.zeros_like(gram)
+    step = max(1, _BLOCK // own.shape[1])
+    for start in range(0, len(there), step):
+        part = slice(start, start + step)
+        score = (q[part] @ own).reshape(-1, len(gram), size**2)
+        fourth = _expanded(moments.second[there[part]], size, 4).reshape(-1, size**2, size**2)
+        meat += np.einsum("zqm,zmn,zrn->qr", score, fourth, score, optimize=True)
+    weights = moments.first[there, 0].sum(), moments.second[there, 0].sum()
+    fit = Regression("linear", int(moments.n[there].sum()), weights[0] ** 2 / weights[1], design.terms, b)
+    return fit.with_errors(inverse @ meat @ inverse.T, confidence)
+
+
+def logistic(
+    mechanism: Mechanism,
+    rows: RawRows,
+    design: Design,
+    confidence: float,
+) -> Regression:
+    """Return the logistic regression of the first raw column, whose outcomes are between 0 and 1.
+
+    Args:
+        mechanism: what drew the reports.
+        rows: the rows of one group.
+        design: the columns.
+        confidence: of the intervals.
+
+    Raises:
+        InvalidParameter: if an outcome is not between 0 and 1.
+        NotApplicable: if the corrected score has no root, as the reports are too few or too noisy.
+
+    """
+    reports, raw, weight, squares, count = _distinct(rows)
+    if len(raw) and not ((raw[:, 0] >= 0) & (raw[:, 0] <= 1)).all():
+        raise InvalidParameter("a logistic regression needs outcomes between 0 and 1", "such as (income > 50)::INTEGER")
+    there, q = contributions(mechanism, design.places, reports, strict=not design.smooth)
+    if not len(there) or not weight[there].sum() > 0:
+        raise NoReports()
+    u = np.column_stack([np.ones(len(there)), raw[there]])
+    y, w, ww, d = u[:, 1], weight[there], squares[there], design.maps
+
+    def score(b: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the total score, its derivative, and the middle of the sandwich."""
+        total, slope, meat = np.zeros(len(b)), np.zeros((len(b), len(b))), np.zeros((len(b), len(b)))
+        step = max(1, _BLOCK // (d.shape[0] * d.shape[2]))
+        for start in range(0, len(u), step):
+            part = slice(start, start + step)
+            fitted = 1.0 / (1.0 + np.exp(-np.clip(u[part] @ np.einsum("kqa,q->ak", d, b), -500, 500)))
+            away = q[part] * (y[part, None] - fitted)
+            each = np.einsum("kqa,ia,ik->iq", d, u[part], away, optimize=True)
+            total += w[part] @ each
+            meat += (each.T * ww[part]) @ each
+            bend = q[part] * (w[part, None] * fitted * (1.0 - fitted))
+            slope += np.einsum("kqa,kab,krb->qr", d, np.einsum("ik,ia,ib->kab", bend, u[part], u[part], optimize=True), d)
+        return total, slope, meat
+
+    b = np.zeros(len(design.terms))
+    total, slope, meat = score(b)
+    for _ in range(_STEPS):
+        move = _inverse(slope) @ total
+        size, further = 1.0, score(b + move)
+        while not np.linalg.norm(further[0]) < np.linalg.norm(total) and size > 1e-4:
+            size /= 2
+            further = score(b + size * move)
+        b, (total, slope, meat) = b + size * move, further
+        if np.abs(size * move).max() < 1e-9 * (1 + np.abs(b).max()):
+            break
+    else:
+        raise _undetermined()
+    if np.linalg.norm(total) > 1e-6 * w.sum() or np.linalg.eigvalsh((slope + slope.T) / 2)[0] <= 0:
+        raise _undetermined()
+    inverse = _inverse(slope)
+    fit = Regression("logistic", count, w.sum() ** 2 / ww.sum(), design.terms, b)
+    return fit.with_errors(inverse @ meat @ inverse.T, confidence)
+
+
+def of_rows(mechanism: Mechanism, rows: RawRows, design: Design, family: Family, confidence: float) -> Regression:
+    """Return the regression of one group's rows."""
+    if family == "logistic":
+        return logistic(mechanism, rows, design, confidence)
+    sums = Moments.of_rows(rows.reports, rows.raw, rows.weights, rows.group, np.zeros(1, dtype=np.int64))
+    return linear(mechanism, sums, design, confidence)
+
+
+def _distinct(rows: RawRows) -> tuple[pa.Array, Floats, Floats, Floats, int]:
+    """Return distinct rows: reports, raw columns, sums of weights and of their squares; and how many rows there are."""
+    _, number = distinct(rows.reports)
+    keys = np.column_stack([number, rows.raw])
+    _, first, place = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    added, squares = (np.bincount(place.ravel(), rows.weights**power, len(first)).astype(np.float64) for power in (1, 2))
+    return rows.reports.take(pa.array(first)), rows.raw[first], added, squares, len(number)
+
+
+def check_family(name: str) -> Family:
+    """Return the name of a family of regressions.
+
+    Raises:
+        InvalidParameter: if there is none of this name.
+
+    """
+    for family in get_args(Family):
+        if name == family:
+            return family
+    raise InvalidParameter(f"family must be one of {', '.join(get_args(Family))}", "family := 'linear'")
+
+
+def _expanded(sums: Floats, size: int, degree: int) -> Floats:
+    """Return sums of products as symmetric tensors: (rows, products) -> (rows, size, ..., size)."""
+    places = {combination: i for i, combination in enumerate(products(size - 1, degree))}
+    index = np.indices((size,) * degree).reshape(degree, -1).T
+    order = [places[tuple(sorted(one))] for one in index.tolist()]
+    return sums[:, order].reshape(len(sums), *(size,) * degree)
+
+
+def _inverse(gram: Floats) -> Floats:
+    scale = np.sqrt(np.abs(gram.diagonal()))
+    if not (np.isfinite(gram).all() and (scale > 0).all()):
+        raise _undetermined()
+    scaled = gram / np.outer(scale, scale)
+    if np.linalg.cond(scaled) > 1e12:
+        raise _undetermined()
+    return np.asarray(np.linalg.inv(scaled) / np.outer(scale, scale))
+
+
+def _undetermined() -> NotApplicable:
+    return NotApplicable(
+        "the reports do not determine these coefficients", "use fewer values or regressors, more rows, or a larger epsilon"
+    )

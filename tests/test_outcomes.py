@@ -1,0 +1,204 @@
+"""Means, sums, variances and regressions of raw columns by a perturbed one are those of the true values, with honest errors.
+
+The expectation over all reports is exact: each row once for each report, weighted by the probability of the report.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+from ldpsql import certify
+from ldpsql.channels import SetChannel
+from ldpsql.functions import registry
+from tests import seeds
+
+RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
+KRR = "ldp.krr(1, [1, 2, 5])"
+MECHANISMS = [KRR, "ldp.olh(1, [1, 2, 5])", "ldp.oue(1, [1, 2, 5])", "ldp.truncated_geometric(1, 1, 5)"]
+
+
+@pytest.fixture(scope="module")
+def con() -> DuckDBPyConnection:
+    own = ldpsql.connect()
+    drawn = [RNG.choice([1, 2, 5], 60, p=[0.5, 0.3, 0.2]), RNG.normal(10, 3, 60), RNG.normal(0, 1, 60), RNG.integers(1, 4, 60)]
+    own.from_arrow(pa.table(dict(zip("vyxw", drawn, strict=True)))).create("people")
+    for number, mechanism in enumerate(MECHANISMS):
+        own.execute(f"CREATE TABLE expected_{number} AS FROM people JOIN ({channel(own, mechanism)}) USING (v)")
+    return own
+
+
+def channel(con: DuckDBPyConnection, mechanism: str) -> str:
+    """Return SQL rows (v, report, p) with the probability of each report of each value."""
+    if "oue" not in mechanism:
+        (kind,) = con.execute(f"SELECT typeof(ldp.perturb(1, {mechanism}))").fetchall()
+        return f"SELECT value::INTEGER AS v, report::{kind[0]} AS report, probability AS p FROM ldp.channel({mechanism})"
+    own = certify(registry().mechanism(mechanism.removeprefix("ldp."))).response
+    assert isinstance(own, SetChannel)
+    rows, hit, miss = [], float(own.hit), float(own.miss)
+    for at, v in enumerate((1, 2, 5)):
+        for bits in product((0, 1), repeat=3):
+            p = np.prod([abs(1 - bit - (hit if j == at else miss)) for j, bit in enumerate(bits)])
+            rows.append(f"({v}, [{sum(bit << j for j, bit in enumerate(bits))}]::UBIGINT[], {p}::DOUBLE)")
+    return f"SELECT * FROM (VALUES {', '.join(rows)}) AS t(v, report, p)"
+
+
+def rows(con: DuckDBPyConnection, call: str, table: str) -> list[tuple[Any, ...]]:
+    """Return the rows of an aggregate that returns a list, without values that nobody has."""
+    return con.execute(f"SELECT unnest({call}, recursive := true) FROM {table}").fetchall()
+
+
+@pytest.mark.parametrize("number", range(len(MECHANISMS)))
+@pytest.mark.parametrize("measure", ["mean", "sum", "variance", "share"])
+def test_the_expectation_of_the_inversion_is_the_truth(con: DuckDBPyConnection, number: int, measure: str) -> None:
+    call = f"ldp.outcome(report, {MECHANISMS[number]}, y, weight := p * w, measure := '{measure}', estimator := 'inv')"
+    estimates = {int(value): estimate for value, estimate, *_ in rows(con, call, f"expected_{number}")}
+    own = {
+        "mean": "sum(w * y) / sum(w)",
+        "sum": "sum(w * y)",
+        "variance": "sum(w * y * y) / sum(w) - (sum(w * y) / sum(w)) ** 2",
+        "share": "sum(w) / (SELECT sum(w) FROM people)",
+    }
+    for value, truth in con.execute(f"SELECT v, {own[measure]} FROM people GROUP BY v").fetchall():
+        assert estimates[value] == pytest.approx(truth, rel=1e-6)
+
+
+@pytest.mark.parametrize("number", range(len(MECHANISMS)))
+@pytest.mark.parametrize("measure", ["mean", "sum", "share"])
+def test_the_error_is_that_of_independent_rows(con: DuckDBPyConnection, number: int, measure: str) -> None:
+    """People are drawn from `people` with their probabilities, and report: the variance of the estimate is known."""
+    many, mechanism = 4_000_000, MECHANISMS[number]
+    con.execute(
+        f"CREATE OR REPLACE TABLE sums AS SELECT ldp.sums(report, y, weight := w) AS s FROM (SELECT report, y, w, "
+        f"unnest(range(round(p * {many} / 60.0::DOUBLE)::BIGINT)) FROM expected_{number}) GROUP BY report"
+    )
+    call = f"ldp.outcome_sums(s, {mechanism}, measure := '{measure}', estimator := 'inv')"
+    stated = {int(row[0]): row for row in rows(con, call, "sums")}
+    exact = con.execute(
+        f"""
+        WITH reports AS (SELECT DISTINCT report FROM expected_{number}),
+        q AS (SELECT report, unnest(ldp.weights(report, {mechanism}), recursive := true) FROM reports),
+        law AS (SELECT p / 60 AS chance, w, y, value AS k, weight AS q FROM expected_{number} JOIN q USING (report)),
+        t AS (SELECT k, sum(chance * w * q) AS n, sum(chance * w * q * y) AS s FROM law GROUP BY k)
+        SELECT k, sqrt(sum(chance * w * w * q * q * (y - s / n) ** 2)) / any_value(n),
+               sqrt(sum(chance * (w * q * y) ** 2) - any_value(s) ** 2) * {many},
+               sqrt(sum(chance * w * w * (q - n / (SELECT avg(w) FROM people)) ** 2)) / (SELECT avg(w) FROM people)
+        FROM law JOIN t USING (k) GROUP BY k
+        """
+    ).fetchall()
+    for k, *errors in exact:
+        if k in (1, 2, 5):
+            error = errors[["mean", "sum", "share"].index(measure)] / many**0.5
+            assert stated[int(k)][2] == pytest.approx(error, rel=0.01)
+
+
+@pytest.mark.parametrize("number", range(len(MECHANISMS)))
+def test_the_expected_regressions_are_those_of_the_values(con: DuckDBPyConnection, number: int) -> None:
+    v, y, x, w = (np.array(column) for column in zip(*con.execute("FROM people").fetchall(), strict=True))
+    if "geometric" in MECHANISMS[number]:  # it has other values, too: they enter as numbers
+        design, options = np.stack([np.ones(60), v, x, v * x], axis=1), "numbers := true, interactions := true"
+    else:
+        design, options = np.stack([np.ones(60), v == 2, v == 5, x], axis=1), "numbers := false"
+    truth = np.linalg.solve(design.T * w @ design, design.T * w @ y)
+    call = f"ldp.regression(report, {MECHANISMS[number]}, y, x := {{x: x}}, weight := p * w, {options})"
+    linear = [row[1] for row in rows(con, call, f"expected_{number}")]
+    assert linear == pytest.approx(truth, rel=1e-6, abs=1e-6)
+
+    late = (y > 10).astype(float)
+    call = (
+        f"ldp.regression(report, {MECHANISMS[number]}, y > 10, x := {{x: x}}, weight := p * w, family := 'logistic', {options})"
+    )
+    fitted = np.array([row[1] for row in rows(con, call, f"expected_{number}")])
+    score = design.T @ (w * (late - 1 / (1 + np.exp(-design @ fitted))))
+    assert np.abs(score).max() < 1e-4  # the derivative of the likelihood of the true values is zero
+
+
+def test_sums_in_duckdb_give_what_the_rows_give(con: DuckDBPyConnection) -> None:
+    con.execute(f"CREATE OR REPLACE TABLE drawn AS SELECT *, (y > 10) AS late, ldp.perturb(v, {KRR}) AS report FROM people")
+    for options in ("", ", measure := 'variance'", ", versus := 2", ", together := true", ", estimator := 'inv'"):
+        call = f"ldp.outcome(report, {KRR}, y, weight := w{options})"
+        own = con.execute(f"SELECT late, unnest({call}, recursive := true) FROM drawn GROUP BY late").fetchall()
+        other = con.execute(f"FROM ldp.outcome_by(drawn, report, late, {KRR}, y, weight := w{options})").fetchall()
+        sums = "SELECT late, ldp.sums(report, y, weight := w) AS s FROM drawn GROUP BY late, report, x > 0"
+        call = f"unnest(ldp.outcome_sums(s, {KRR}{options}), recursive := true)"
+        halves = con.execute(f"SELECT late, {call} FROM ({sums}) GROUP BY late").fetchall()
+        for rest in (other, halves):
+            assert [row[:2] for row in sorted(own)] == [row[:2] for row in sorted(rest)]
+            for row, same in zip(sorted(own), sorted(rest), strict=True):
+                assert [one or 0.0 for one in row[2:]] == pytest.approx([one or 0.0 for one in same[2:]], rel=1e-7, abs=1e-7)
+
+
+def test_means_of_many_values_are_drawn_to_each_other_and_their_intervals_are_not(con: DuckDBPyConnection) -> None:
+    m = "ldp.krr(0.5, [1, 2, 3, 4, 5, 6])"
+    con.execute(
+        f"CREATE OR REPLACE TABLE alike AS SELECT ldp.perturb(1 + i % 6, {m}) AS report, hash(i) % 10 AS y "
+        "FROM range(2000) AS t(i)"
+    )
+    best = rows(con, f"ldp.outcome(report, {m}, y)", "alike")
+    inverted = rows(con, f"ldp.outcome(report, {m}, y, estimator := 'inv')", "alike")
+    assert [row[3:5] for row in best] == [row[3:5] for row in inverted]
+    spread = [np.nanstd([np.nan if row[1] is None else row[1] for row in some]) for some in (best, inverted)]
+    assert spread[0] < spread[1]
+
+
+@pytest.mark.parametrize("weight", ["-1", "NULL", "'inf'::DOUBLE", "CASE WHEN y > 10 THEN -0.5 ELSE 1 END"])
+def test_weights_that_are_none_are_refused(con: DuckDBPyConnection, weight: str) -> None:
+    con.execute(f"CREATE OR REPLACE TABLE drawn AS SELECT *, 1 AS g, ldp.perturb(v, {KRR}) AS report FROM people")
+    for sql in (
+        f"SELECT ldp.outcome(report, {KRR}, y, weight := {weight}) FROM drawn",
+        f"FROM ldp.outcome_by(drawn, report, g, {KRR}, y, weight := {weight})",
+        f"SELECT ldp.regression(report, {KRR}, y, x := {{x: x}}, weight := {weight}) FROM drawn",
+    ):
+        with pytest.raises(duckdb.Error, match=r"LDP403.*weights"):
+            con.execute(sql).fetchall()
+
+
+def test_sums_of_weights_are_never_taken_for_counts(con: DuckDBPyConnection) -> None:
+    con.execute(f"CREATE OR REPLACE TABLE drawn AS SELECT *, ldp.perturb(v, {KRR}) AS report FROM people")
+    sums = "SELECT report, ldp.sums(report, y, weight := w) AS s, sum(w) AS w FROM drawn GROUP BY report"
+    for counts in ("map(list(report), list(s))", "map(list(report), list(w))"):
+        with pytest.raises(duckdb.Error, match="LDP403"):
+            con.execute(f"SELECT ldp.ibu_counts({counts}, {KRR}) FROM ({sums})").fetchall()
+
+
+def test_rows_without_report_or_outcome_are_left_out_and_empty_groups_are_null(con: DuckDBPyConnection) -> None:
+    con.execute(f"CREATE OR REPLACE TABLE drawn AS SELECT *, ldp.perturb(v, {KRR}) AS report FROM people")
+    whole = rows(con, f"ldp.outcome(report, {KRR}, y)", "drawn")
+    more = "(SELECT report, y FROM drawn UNION ALL SELECT NULL, 7 UNION ALL SELECT 1, NULL)"
+    assert rows(con, f"ldp.outcome(report, {KRR}, y)", more) == whole
+    for call in (
+        f"ldp.outcome(report, {KRR}, y)",
+        f"ldp.outcome(report, {KRR}, y, weight := 0)",
+        f"ldp.regression(report, {KRR}, y)",
+    ):
+        empty = "drawn" if "weight" in call else "drawn WHERE false"
+        assert con.execute(f"SELECT {call} FROM {empty}").fetchall() == [(None,)]
+
+
+def test_a_column_of_rows_of_reports_is_asked_by_its_name(con: DuckDBPyConnection) -> None:
+    row = "ldp.row({v: ldp.krr(6, [1, 2, 5]), late: ldp.krr(6, [true, false])})"
+    con.execute(
+        f"CREATE OR REPLACE TABLE drawn AS SELECT y, ldp.perturb({{v: v, late: y > 10}}, {row}) AS report "
+        "FROM people, range(200)"
+    )
+    late = dict(row[:2] for row in rows(con, f"ldp.outcome(report, {row}, y, of := 'late')", "drawn"))
+    truth = dict(con.execute("SELECT y > 10, avg(y) FROM people GROUP BY 1").fetchall())
+    assert late[True] == pytest.approx(truth[True], abs=0.5)
+    assert late[False] == pytest.approx(truth[False], abs=0.5)
+    with pytest.raises(duckdb.Error, match="several columns"):
+        con.execute(f"SELECT ldp.outcome(report, {row}, y) FROM drawn").fetchall()
+
+
+@pytest.mark.parametrize(
+    "options", ["measure := 'median'", "estimator := 'ibu'", "confidence := 2", "versus := 3", "measure := 'sum', versus := 1"]
+)
+def test_what_cannot_be_asked_is_refused(con: DuckDBPyConnection, options: str) -> None:
+    with pytest.raises(duckdb.Error, match=r"LDP\d\d\d"):
+        con.execute(f"SELECT ldp.outcome(report, {KRR}, y, {options}) FROM expected_0").fetchall()
