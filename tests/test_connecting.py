@@ -8,6 +8,7 @@ import re
 import stat
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,9 @@ def test_a_file_that_is_damaged_or_not_private_is_made_again(folder: Path, suffi
 def test_a_list_that_a_user_did_not_write_is_not_believed(folder: Path) -> None:
     surface._make("ldp")
     (file,) = folder.glob("*.json")
-    for text in ("[]", "{}", json.dumps({**json.loads(file.read_text()), "macros": "../x"}), '{"macros": 7}'):
-        file.write_text(text)
+    listed = json.loads(file.read_text().partition("\n")[2])
+    for text in ("[]", "{}", json.dumps({**listed, "macros": "../x"}), '{"macros": 7}'):
+        file.write_text(f"{sha256(text.encode()).hexdigest()}\n{text}")
         assert surface._saved(surface._key("ldp")) is None
 
 

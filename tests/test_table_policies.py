@@ -382,6 +382,20 @@ def test_runs_on_the_table_of_a_policy_do_what_it_says_in_every_way_to_perturb(
     assert ledger.history() == []
 
 
+def test_a_policy_is_looked_up_once_for_a_statement_however_many_rows_it_reads(
+    bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled(tmp_path, monkeypatch, BINDING.format(permanent="false"))
+    ldpsql.attach(bound)
+    looked_up = []
+    monkeypatch.setattr("ldpsql.ledger.guard.identity_of_statement", lambda cursor, sql: looked_up.append(sql))
+    bound.execute("INSERT INTO people SELECT i, 'Lima', i FROM range(20000) t(i)")
+    for rows in (0, 20_100, 20_100):
+        query = f"SELECT ldp.perturb(city, ldp.m.city()) FROM people LIMIT {rows}"
+        assert len(bound.execute(query).fetchall()) == rows
+    assert len(looked_up) == 2
+
+
 def test_a_policy_of_a_view_takes_the_place_of_those_of_its_tables(
     bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

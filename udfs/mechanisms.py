@@ -8,13 +8,10 @@ import pyarrow as pa
 
 from ldpsql.functions import (
     MECHANISMS,
-    Booleans,
     Column,
-    Handles,
     Macros,
     Registry,
     Scalar,
-    Statements,
     Texts,
     changing,
     check_listed,
@@ -26,7 +23,6 @@ from ldpsql.functions import (
     read_mechanism,
     read_parts,
     reports_type,
-    statement_of,
     values_type,
 )
 from ldpsql.mechanisms import InvalidParameter, Parts, Product
@@ -45,16 +41,6 @@ def drawn_handle(specs: Column) -> pa.Array:
     if len(column) > 1 and not column.slice(1).equals(column.slice(0, len(column) - 1)):
         raise changing()
     return pa.array(numbers(column, lambda spec: MECHANISMS.number(read_mechanism(spec))), pa.int64())
-
-
-@guarded
-def allowed_handle(handles: Handles, permanent: Booleans, statements: Statements) -> pa.Array:
-    """Return the handles of mechanisms that are to draw; refuse one that a policy of the tables of its statement refuses."""
-    column = plain(handles)
-    if len(column) and (statement := statement_of(statements)) is not None:
-        lasting = permanent[0].as_py() is True
-        statement.check([MECHANISMS.thing(handle) for handle in column.unique().to_pylist()], permanent=lasting)
-    return column
 
 
 @guarded
@@ -98,7 +84,6 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     return [
         Scalar("__ldp_mechanism", mechanism_handle, "BIGINT"),
         Scalar("__ldp_drawn", drawn_handle, "BIGINT"),
-        Scalar("__ldp_allowed", allowed_handle, "BIGINT"),
         Scalar("__ldp_row_values", row_values, "VARCHAR"),
         Scalar("__ldp_row_reports", row_reports, "VARCHAR"),
         Scalar("__ldp_written", written, "VARCHAR"),

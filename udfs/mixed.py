@@ -24,7 +24,6 @@ from ldpsql.functions import (
     Repeated,
     Scalar,
     Settings,
-    Statements,
     Texts,
     aggregates,
     guarded,
@@ -33,10 +32,9 @@ from ldpsql.functions import (
     plain,
     read_estimator,
     read_level,
-    statement_of,
     type_of,
 )
-from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, NotPrivate, certify
+from ldpsql.mechanisms import Domain, InvalidParameter, NotPrivate, certify
 
 _FORM = "write MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, or {'a': ldp.krr(...), 'b': ldp.oue(...)}"
 
@@ -45,22 +43,6 @@ _FORM = "write MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, or {'a': l
 def mixture_handle(mechanisms: Column) -> pa.Array:
     """Return the handle of each map from level to mechanism."""
     return pa.array(numbers(plain(mechanisms), lambda levels: MIXTURES.number(_mixed(levels))), pa.int64())
-
-
-@guarded
-def drawn_mixture(mechanisms: Column, statements: Statements) -> pa.Array:
-    """Return the handle of each map whose mechanisms are to draw; refuse one that a policy refuses, see `drawn_handle`."""
-    if not len(mechanisms):
-        return pa.array([], pa.int64())
-    statement = statement_of(statements)
-
-    def number(levels: pa.Scalar) -> int:
-        mixed = _mixed(levels)
-        if statement is not None:
-            statement.check([one for one in mixed.mechanisms if isinstance(one, Mechanism)], permanent=False)
-        return MIXTURES.number(mixed)
-
-    return pa.array(numbers(plain(mechanisms), number), pa.int64())
 
 
 @guarded
@@ -219,7 +201,6 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.perturb_mixed``, the aggregates of its reports and of lists of reports, and the same over counts."""
     return [
         Scalar("__ldp_mixture", mixture_handle, "BIGINT"),
-        Scalar("__ldp_drawn_mixture", drawn_mixture, "BIGINT"),
         Scalar("__ldp_level", level_handle, "BIGINT"),
         Scalar("__ldp_mixed_plan", mixed_plan, "BIGINT"),
         Scalar("__ldp_repeated_plan", repeated_plan, "BIGINT"),

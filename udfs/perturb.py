@@ -15,6 +15,7 @@ from ldpsql.functions import (
     Handles,
     Macros,
     Scalar,
+    Statements,
     Texts,
     ToColumn,
     Wholes,
@@ -26,6 +27,7 @@ from ldpsql.functions import (
     hookimpl,
     naming_column,
     plain,
+    statement_of,
 )
 from ldpsql.mechanisms import InvalidParameter, NotPrivate, certify
 
@@ -88,6 +90,14 @@ def same(handles: Handles, expressions: Texts, transactions: Wholes) -> pa.Array
 
 
 @guarded
+def allowed(handles: Handles, drawn: Texts, statements: Statements) -> pa.Array:
+    """Return the handles with which a statement draws; refuse one that a policy refuses, or that an open release is not for."""
+    for handle in handles.unique().to_pylist():
+        statement_of(statements[0]).check(handle, drawn[0].as_py())
+    return plain(handles)
+
+
+@guarded
 def draws(handles: Handles, guards: Wholes) -> pa.Array:
     """Return the handles with which mechanisms draw on connections with these guards; a guard that is NULL means none."""
     by_row, (guard, *others) = plain(handles).to_numpy(zero_copy_only=False), plain(guards).unique().to_pylist() or [None]
@@ -107,6 +117,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     return [
         Scalar("__ldp_expression", expression, "VARCHAR"),
         Scalar("__ldp_same", same, "BIGINT"),
+        Scalar("__ldp_allowed", allowed, "BIGINT"),
         Scalar("__ldp_draws", draws, "BIGINT"),
         *_BY_FORM,
         Macros.beside(__file__),

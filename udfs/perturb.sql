@@ -3,9 +3,9 @@
 CREATE OR REPLACE MACRO ldp._same(handle) AS __ldp_same(
     handle, system.main.strftime(DATE '2000-01-01', __ldp_expression(0)), system.main.epoch_us(system.main.now())
 );
--- If attach was called with a ledger, _guard() is its number, and only an open release can draw.
--- The policies of the tables that the statement reads must allow the mechanism.
-CREATE OR REPLACE MACRO ldp._draws(m) AS __ldp_draws(ldp._same(__ldp_allowed(__ldp_drawn(m), false, ldp._statement())), ldp._guard());
+-- If attach was called with a ledger, _guard() is its number, and only an open release can draw. The policies of the tables that the
+-- statement reads must allow what it draws: 'reports', 'permanent' ones, or those of a map of 'levels'.
+CREATE OR REPLACE MACRO ldp._draws(m) AS ldp._allowed(__ldp_draws(ldp._same(__ldp_drawn(m)), ldp._guard()), 'reports');
 CREATE OR REPLACE MACRO ldp._report_by(x, m) AS ldp._report(x, ldp._draws(m), (m).reports, (m).reports);
 CREATE OR REPLACE MACRO ldp._report_of
     (x, m, kind VARCHAR) AS ldp._report_by(x, from_json(__ldp_mechanism_values(m), __ldp_mechanism_type(m || ''))),
@@ -15,7 +15,7 @@ CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report_of(x, m, m);
 CREATE OR REPLACE MACRO ldp._mixed_report(x, handle, m) AS ldp._report(x, handle, ldp._reports(m), ldp._reports(m));
 -- The level must not depend on the value: it is published as it is.
 CREATE OR REPLACE MACRO ldp.perturb_mixed(x, level, mechanisms) AS
-    ldp._mixed_report(x, __ldp_draws(__ldp_level(level, ldp._same(__ldp_drawn_mixture(mechanisms, ldp._statement()))), ldp._guard()), ldp._any(mechanisms, mechanisms));
+    ldp._mixed_report(x, __ldp_draws(__ldp_level(level, ldp._allowed(ldp._same(__ldp_mixture(mechanisms)), 'levels')), ldp._guard()), ldp._any(mechanisms, mechanisms));
 
 COMMENT ON MACRO ldp.perturb IS 'one report for each value; every call draws new reports';
 COMMENT ON MACRO ldp.perturb_mixed IS 'one report for each value, by the mechanism of its level: a per-user epsilon';

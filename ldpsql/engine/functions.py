@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from ldpsql.engine.arguments import Arguments
 
-# Macros without arguments in a catalog of ldpsql:
+# Macros in a catalog of ldpsql:
 MARK = "_ldpsql_made_this"  # distinguishes it from a database of the user's
 CATALOG_NUMBER = "_catalog"  # its number
 GUARD_MACRO = "_guard"  # the number of its guard
-STATEMENT_MACRO = "_statement"  # the statement that draws, if anything binds it
+ALLOWED_MACRO = "_allowed"  # (handle, drawn): the handle, after a check of policies and guard if there are any
 GUARD_MARK = "__ldp_guarded_"  # how the names of functions begin that mark an instance with a guard
 R = TypeVar("R")
 _SCALAR = re.compile(r"\b__ldp_")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +32,7 @@ from ldpsql.ledger.marks import marked
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import first_draw
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
-from ldpsql.registry.handles import MECHANISMS, Handles
+from ldpsql.registry.handles import MECHANISMS, MIXTURES, Handles
 from ldpsql.registry.tables import check_policies
 
 ChargedReports: TypeAlias = dict[tuple[Mechanism, str], NDArray[np.bytes_]]  # fingerprints by mechanism and name of the column
@@ -182,8 +182,12 @@ class Statement:
     catalog: int
     guard: int | None
 
-    def check(self, mechanisms: Iterable[Mechanism], *, permanent: bool) -> None:
-        """Check that the policies of the tables that it reads allow these mechanisms, and that the open release is for them.
+    def check(self, handle: int, drawn: str) -> None:
+        """Check that the policies of the tables that it reads allow what it draws, and that the open release is for them.
+
+        Args:
+            handle: with which it draws.
+            drawn: what: ``reports``, ``permanent`` ones, or those of ``levels``: the handle is that of a map.
 
         Raises:
             OutsidePolicy: if a policy does not.
@@ -198,12 +202,19 @@ class Statement:
         try:
             with CONNECTIONS.cursor_at(self.catalog, self.search_path) as cursor:
                 whose = identity_of_statement(cursor, self.sql)
-                for mechanism in mechanisms:
-                    check_policies(whose, {"": mechanism}, permanent=permanent, con=cursor)
+                for mechanism in _drawing(handle, drawn):
+                    check_policies(whose, {"": mechanism}, permanent=drawn == "permanent", con=cursor)
         finally:
             _PLANNING.now = False
         if guard is not None and whose is not None:
             guard.check_source(whose)
+
+
+def _drawing(handle: int, drawn: str) -> list[Mechanism]:
+    """Return the mechanisms that draw with a handle."""
+    if drawn == "levels":
+        return [one for one in MIXTURES.thing(handle).mechanisms if isinstance(one, Mechanism)]
+    return [MECHANISMS.thing(handle) if handle >= 0 else _DRAWS.thing(-1 - handle)[0]]
 
 
 _PLANNING = local()
@@ -211,16 +222,14 @@ _PARTS = ("sql", "search_path", "catalog", "guard")
 Statements: TypeAlias = Annotated[pa.ChunkedArray, Takes("a statement", structs_with(*_PARTS))]
 
 
-def statement_of(column: pa.ChunkedArray) -> Statement | None:
-    """Return the statement in a column of what the macro ``_statement`` makes, the same in all rows; None if it is NULL.
+def statement_of(parts: pa.Scalar) -> Statement:
+    """Return the statement that a STRUCT of the macro ``_allowed`` describes.
 
     Raises:
-        InvalidParameter: if there is none.
+        InvalidParameter: if it does not.
 
     """
-    if not column[0].is_valid:  # no policy and no guard binds what the connection draws
-        return None
-    sql, path, catalog, guard = column[0].as_py().values()
+    sql, path, catalog, guard = parts.as_py().values()
     if not (isinstance(sql, str) and isinstance(path, str) and isinstance(catalog, int) and isinstance(guard, int | None)):
         raise InvalidParameter("this is not a statement that draws", "do not call functions whose name starts with __ldp")
     return Statement(sql, path, catalog, guard)

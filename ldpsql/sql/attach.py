@@ -14,7 +14,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql import settings
 from ldpsql.engine.connections import CONNECTIONS, duckdb_of, guard_number, new_catalog
-from ldpsql.engine.functions import CATALOG_NUMBER, GUARD_MACRO, GUARD_MARK, MARK, STATEMENT_MACRO
+from ldpsql.engine.functions import ALLOWED_MACRO, CATALOG_NUMBER, GUARD_MACRO, GUARD_MARK, MARK
 from ldpsql.errors import ConnectionRefused, InvalidParameter, PrivacyLeakWarning
 from ldpsql.quoting import quoted
 from ldpsql.sql import lint, surface
@@ -96,9 +96,11 @@ def _attached(
         _make_catalog(cursor, name, existing)
         ((number,),) = cursor.execute(f"SELECT {quoted(name)}.{CATALOG_NUMBER}()").fetchall()
         CONNECTIONS.remember(number, own)
-        _watch(cursor, name, guard, existing)
+        bound = _watch(cursor, name, guard, existing)
         cursor.execute(f"USE {quoted(name)}")  # elsewhere a macro of the user's could hide a scalar function
         known = surface.put(cursor, name, existing.macros, existing.scalars)
+        if bound:
+            cursor.execute(_ALLOWED.format(catalog=quoted(name)))
         _name(cursor, name, mechanisms)
     if use:
         _put_on_search_path(own, name)
@@ -167,10 +169,10 @@ class _Functions:
 
 
 _NONE = _Functions(frozenset(), frozenset())
-# The statement that draws, so that it can be planned again to see what it reads. DuckDB does not fold current_query(), so it is
-# checked for every 2,048 rows. Without a policy or a guard the statement is NULL, and the handle of the mechanism is folded.
-_STATEMENT = """{{'sql': system.main.current_query(), 'search_path': system.main.current_setting('search_path'),
-    'catalog': {catalog}._catalog(), 'guard': {catalog}._guard()}}"""
+# Whether a statement may draw is decided by planning it again, to see what it reads. A subquery is run once, not for each row.
+_ALLOWED = """CREATE OR REPLACE MACRO {catalog}._allowed(handle, drawn) AS (SELECT __ldp_allowed(handle, drawn, {{
+    'sql': system.main.current_query(), 'search_path': system.main.current_setting('search_path'),
+    'catalog': {catalog}._catalog(), 'guard': {catalog}._guard()}}))"""
 
 
 def _make_catalog(cursor: DuckDBPyConnection, name: str, existing: _Functions) -> None:
@@ -189,18 +191,20 @@ def _make_catalog(cursor: DuckDBPyConnection, name: str, existing: _Functions) -
     cursor.execute(f"CREATE MACRO {quoted(name)}.{CATALOG_NUMBER}() AS {new_catalog()}::BIGINT")
 
 
-def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard | None, existing: _Functions) -> None:
-    """Create the macro that holds the number of the guard; a ledger or key of an earlier attach stays unless it is replaced."""
+def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard | None, existing: _Functions) -> bool:
+    """Create the macro that holds the number of the guard; a ledger or key of an earlier attach stays unless it is replaced.
+
+    Returns whether anything, a guard or a policy, binds what the connection draws.
+    """
     number = guard_number(cursor, name) if existing.has(GUARD_MACRO) else None
     marked = any(scalar.startswith(GUARD_MARK) for scalar in existing.scalars)
     if marked or guard is not None or number is not None:
         number = _renewed(cursor, name, guard, number, existing.scalars)
     value = "NULL" if number is None else number
     cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}.{GUARD_MACRO}() AS {value}::BIGINT")
-    bound = number is not None or bool(settings.load().tables)
-    if bound or not existing.has(STATEMENT_MACRO):  # what an earlier attach bound stays bound
-        statement = _STATEMENT.format(catalog=quoted(name)) if bound else "NULL"
-        cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}.{STATEMENT_MACRO}() AS {statement}")
+    if not existing.has(ALLOWED_MACRO):  # what an earlier attach bound stays bound
+        cursor.execute(f"CREATE MACRO {quoted(name)}.{ALLOWED_MACRO}(handle, drawn) AS handle")
+    return number is not None or bool(settings.load().tables)
 
 
 def _renewed(

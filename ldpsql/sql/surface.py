@@ -29,7 +29,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 import ldpsql
 from ldpsql import settings, system
-from ldpsql.engine.functions import CATALOG_NUMBER, GUARD_MACRO, STATEMENT_MACRO, Macros, Scalar, guarded
+from ldpsql.engine.functions import ALLOWED_MACRO, CATALOG_NUMBER, GUARD_MACRO, Macros, Scalar, guarded
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.sql.drawing import DrawingFunctions
 
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 _REGISTRY = "ldpsql.registry.registry"
 _MADE = quoted("ldpsql macros")  # the file, while it is attached
-_OF_CONNECTION = (GUARD_MACRO, CATALOG_NUMBER, STATEMENT_MACRO)  # macros that the others call, and that are not in the file
+# Macros that the others call, and that are not in the file, each with its parameters.
+_OF_CONNECTION = {GUARD_MACRO: "()", CATALOG_NUMBER: "()", ALLOWED_MACRO: "(handle, drawn)"}
 _KEPT = 16  # lists and files in the cache folder
 _DAY = 86_400.0
 _HELD: set[Callable[..., Any]] = set()  # every function that DuckDB may still call: DuckDB does not keep them alive
@@ -142,7 +143,10 @@ def _saved(key: str) -> _Made | None:
     if (folder := _folder()) is None:
         return None
     try:
-        made = json.loads(system.private_bytes(folder / f"{key}.json"))
+        digest, _, listed = system.private_bytes(folder / f"{key}.json").partition(b"\n")
+        if sha256(listed).hexdigest().encode() != digest:
+            return None
+        made = json.loads(listed)
         macros = folder / f"{made['macros']}.duckdb"
         if sha256(system.private_bytes(macros)).hexdigest() != made["macros"]:
             return None
@@ -163,12 +167,13 @@ def _make(catalog: str) -> _Made | None:
     try:
         with duckdb.connect() as con:
             con.execute(f"ATTACH {text_literal(str(scratch / 'made'))} AS {quoted(catalog)}; USE {quoted(catalog)}")
-            con.execute("".join(f"CREATE MACRO {name}() AS NULL::BIGINT;" for name in _OF_CONNECTION))
+            con.execute("".join(f"CREATE MACRO {name}{given} AS NULL::BIGINT;" for name, given in _OF_CONNECTION.items()))
             _create_all(con, catalog, frozenset())
             con.execute("".join(f"DROP MACRO {name};" for name in _OF_CONNECTION) + f"USE memory; DETACH {quoted(catalog)}")
         key = _key(catalog)  # without the plugins whose SQL DuckDB refused
         digest = sha256((scratch / "made").read_bytes()).hexdigest()
-        (scratch / "list").write_text(json.dumps(_listed(digest)), encoding="utf-8")
+        listed = json.dumps(_listed(digest))
+        (scratch / "list").write_text(f"{sha256(listed.encode()).hexdigest()}\n{listed}", encoding="utf-8")
         for name, final in (("made", f"{digest}.duckdb"), ("list", f"{key}.json")):
             (scratch / name).chmod(0o600)
             (scratch / name).replace(folder / final)
