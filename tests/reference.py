@@ -31,8 +31,8 @@ FUNCTIONS = (
 ARGUMENTS = {
     "`report`, `reports`": "the column of reports; after `FROM`, the table, file or frame that has it comes first",
     "`m`": (
-        "the mechanism that drew the reports; if it is `NULL`, or the only argument that is left out, the one that the type of "
-        "the reports records"
+        "the mechanism that drew the reports; if it is `false`, or the only argument that is left out, the one that the type "
+        "of the reports records"
     ),
     "`counts`": "counts of reports, as `ldp.counts` returns them",
     "`keep`": "a condition: only rows in which it holds are counted; for `ldp.perturb_rows`, columns that pass through",

@@ -21,6 +21,7 @@ _CREATED = re.compile(r"MACRO ldp\.([a-z]\w*)\((.*?)\) AS", re.DOTALL)
 AS_BEFORE = {
     "estimator := NULL": "estimator := 'ibu'",  # the same for all that 0.1.0 could estimate: not for large maps
     "m := NULL": "m",
+    "m := false": "m",
 }
 _WRITTEN = re.compile(r"(\w+)\((.*)\)")
 
@@ -46,7 +47,7 @@ def test_an_aggregate_returns_the_same_over_counts(con: DuckDBPyConnection) -> N
     assert list(pair.statements()) == [
         f'{created}_of_weighed("counts", "factor", "unit") AS list_sum(map_values(counts)) * factor;',
         f'{created}weighed("report", "factor", "unit" := 1, "keep" := true) AS '
-        'ldp._of_weighed(ldp._counted_by(report, keep, NULL), "factor", "unit");',
+        'ldp._of_weighed(ldp._counted_by(report, keep, false), "factor", "unit");',
         f'{created}weighed_counts("counts", "factor", "unit" := 1) AS ldp._of_weighed("counts", "factor", "unit");',
         "COMMENT ON MACRO ldp.weighed IS 'aggregate: the weight of the reports';",
         "COMMENT ON MACRO ldp.weighed_counts IS 'the same from counts';",
@@ -59,7 +60,7 @@ def test_an_aggregate_returns_the_same_over_counts(con: DuckDBPyConnection) -> N
 
 def test_keep_stands_where_it_is_declared() -> None:
     _, created, *_ = Aggregate("x", COUNTS, {"m": None, "keep": "true", "estimator": "'ibu'"}).statements()
-    assert '("report", "m" := NULL, "keep" := true, "estimator" := \'ibu\')' in created
+    assert '("report", "m" := false, "keep" := true, "estimator" := \'ibu\')' in created
 
 
 @pytest.mark.parametrize(

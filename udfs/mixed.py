@@ -123,7 +123,7 @@ _WITH_INTERVALS = {"estimator": "'ibu'", "keep": "true", "confidence": "NULL"}
 _MIXED: dict[str, Any] = {"columns": ("report", "level"), "counted": "ldp.mixed_counts(report, level, keep := keep)"}
 _MIXED_PLAN = "__ldp_mixed_plan(estimator, __ldp_mixture(mechanisms), {})"
 _MIXED_DOMAIN = "ldp._kind(ldp._any(mechanisms, mechanisms))"
-_DREW = "ldp._drew(reports, m) AND ldp._kept(keep)"
+_DREW = "ldp._drew(reports, m, m) AND ldp._kept(keep)"
 _REPEATED: dict[str, Any] = {"columns": ("reports",), "counted": f"ldp.repeated_counts(reports, keep := {_DREW})"}
 _REPEATED_PLAN = "__ldp_repeated_plan(estimator, __ldp_mechanism(m), {})"
 

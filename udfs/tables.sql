@@ -20,7 +20,7 @@ CREATE OR REPLACE MACRO ldp.crosstab(reports, report, m, estimator := 'ibu', "co
 CREATE OR REPLACE MACRO ldp._of_compare(counts, others, m, of, given, estimator, confidence) AS __ldp_compared(
     ldp._compared(counts, m), ldp._compared(others, m), __ldp_number(ldp._plan(estimator, m, confidence), of, given)
 );
-CREATE OR REPLACE MACRO ldp.compare(counts, others, m := NULL, of := NULL, given := NULL, estimator := 'ibu', confidence := NULL) AS
+CREATE OR REPLACE MACRO ldp.compare(counts, others, m := false, of := NULL, given := NULL, estimator := 'ibu', confidence := NULL) AS
     ldp._of_compare(counts, others, ldp._recorded_counts(counts, m), of, given, estimator, confidence);
 
 COMMENT ON MACRO ldp.compare IS 'the difference of a share or a mean between the counts of two groups, with its error, interval and p-value';

@@ -34,7 +34,7 @@ COUNTED = "_counted"  # the macro that counts reports of any form, see `ldpsql.e
 class Aggregate:
     """A pair of macros that return the same, one over columns of reports and one over their counts.
 
-    If the mechanism ``m`` is NULL, the type of the reports must record it. Reports that record another one are refused.
+    If the mechanism ``m`` is false, the type of the reports must record it. Reports that record another one are refused.
 
     Args:
         name: the name of the macro over reports; the other macro is called ``name_counts``.
@@ -68,7 +68,7 @@ class Aggregate:
         over_reports.setdefault("keep", "true")
         over_counts = {"counts": None, **self.parameters}
         over_counts.pop("keep", None)
-        counts = self.counted or f"{COUNTED_BY}(report, keep, {'m' if 'm' in self.parameters else 'NULL'})"
+        counts = self.counted or f"{COUNTED_BY}(report, keep, {'m' if 'm' in self.parameters else 'false'})"
         result = f"_of_{self.name}"
         yield _macro(result, dict.fromkeys(over_counts), self.result.replace(COUNTS, "counts"))
         own = {"counts": counts, "m": f"{RECORDED}({self.columns[0]}, m)"}
@@ -102,7 +102,7 @@ class Aggregate:
     def _optional(self) -> dict[str, str | None]:
         """The mechanism with its default in SQL, if it is the only parameter without one: it may then be left out."""
         alone = [parameter for parameter, default in self.parameters.items() if default is None] == ["m"]
-        return {"m": "NULL"} if alone else {}
+        return {"m": "false"} if alone else {}
 
 
 def _call(macro: str, parameters: Iterable[str], own: Mapping[str, str]) -> str:

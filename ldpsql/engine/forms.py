@@ -120,7 +120,7 @@ def listed_by() -> Macros:
 
 def _of_recorded(macro: str, aggregate: str) -> str:
     """Return the statements of a macro of a report, a condition and a mechanism that applies an aggregate to plain reports."""
-    checked = f"{DREW}(report, m) AND {KEPT}(keep)"
+    checked = f"{DREW}(report, m, m) AND {KEPT}(keep)"
     of_plain, of_struct = aggregate.format(report="report", keep="keep"), aggregate.format(report="report", keep=checked)
     of_recorded = aggregate.format(report="struct_extract_at(report, 1)", keep=checked)
     parameters, name = ("report", "keep", "m"), macro.removeprefix("ldp.")
