@@ -136,6 +136,29 @@ def test_a_position_that_the_channel_does_not_have_is_refused(value: int) -> Non
             draw()
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 1000, 300_000])
+def test_an_order_exchanges_each_number_with_one_before_it_that_the_words_choose_exactly(count: int) -> None:
+    words = any_words(-(-(count // 2 + 100) // BLOCK) * BLOCK)
+    halves, expected = iter(words.view(np.uint32).tolist()), []
+    for number in range(count):
+        product = next(halves) * (number + 1)
+        while product % 2**32 < 2**32 % (number + 1):  # so that 2**32 minus these is a multiple
+            product = next(halves) * (number + 1)
+        expected.append(number)
+        other = product >> 32
+        expected[number], expected[other] = expected[other], number
+    drawn = native.permutation(count, words)
+    assert drawn is not None
+    assert drawn.tolist() == expected
+
+
+def test_an_order_does_not_read_beyond_the_words_that_are_given() -> None:
+    with pytest.raises(InternalError):
+        native.permutation(3 * BLOCK, any_words(BLOCK))
+    with pytest.raises(InternalError):  # a half of zeros never chooses among three
+        native.permutation(3, np.zeros(4 * BLOCK, np.uint64))
+
+
 @pytest.mark.parametrize("count", [1, 507, 508, 509, 20_000])
 def test_the_words_of_a_generator_are_those_of_chacha20_with_fast_key_erasure(count: int) -> None:
     """Each buffer is ChaCha20 (RFC 8439, nonce 0, counter from 0) under the first 256 bits of the one before."""

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ldpsql.channels import native
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.engine.threads import at_once
 
@@ -46,9 +47,12 @@ def buckets_for(rows: int | None) -> int:
 def permutation(count: int, words: Words = random_words) -> pa.Array:
     """Return the numbers 0 .. count - 1 in a uniformly random order.
 
-    They are sorted by random keys, digit by digit, the last digit first. Further random words order equal keys, as if the keys
-    were longer.
+    The kernel exchanges each number with a random one before it. Without kernels, they are sorted by random keys, digit by
+    digit, the last digit first. Further random words order equal keys, as if the keys were longer.
     """
+    drawn = native.permutation(count) if words is random_words else None
+    if drawn is not None:
+        return pa.array(drawn)
     passes = max(1, -(-(count.bit_length() + 6) // _DIGIT))  # so that few numbers share a key
     digits = [words(-(-count // 4)).view(np.uint16)[:count] >> np.uint16(16 - _DIGIT) for _ in range(passes)]
     sortings = [pc.array_sort_indices(pa.array(digit)) for digit in digits]  # stable

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ldpsql.errors import InternalError
 
 LIBRARY = Path(__file__).with_name("kernels.library")  # with the ending .so, `pkgutil` takes it for a module of Python
-_VERSION = 2  # of the calls below; a library of another version, left by an earlier installation, is not used
+_VERSION = 3  # of the calls below; a library of another version, left by an earlier installation, is not used
 _WHOLE, _COUNT, _ARRAY = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
 _ARGUMENTS = {
     "random_words": (_COUNT, _ARRAY),
@@ -27,6 +27,7 @@ _ARGUMENTS = {
     "keep_or_spread": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
     "alias": (_ARRAY, _COUNT, _WHOLE, ctypes.c_uint, _ARRAY, _ARRAY, _ARRAY),
     "bits": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
+    "permutation": (_COUNT, _COUNT, _ARRAY, _ARRAY),
     "private_hash": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
 }
 _FAILURES = {  # by what a kernel returns: see kernels.h
@@ -68,6 +69,20 @@ def description() -> str:
 def random_words(count: int) -> NDArray[np.uint64] | None:
     """Return random 64-bit words from the generator of this thread."""
     return _filled("random_words", np.empty(count, np.uint64), count)
+
+
+def permutation(count: int, given: NDArray[np.uint64] | None = None) -> NDArray[np.int32] | None:
+    """Return the numbers 0 .. count - 1 in a uniformly random order.
+
+    Args:
+        count: how many numbers, at most 2**31.
+        given: words, of which each half of 32 bits gives the place of one number; by default random ones.
+
+    """
+    if not 0 <= count <= 1 << 31:
+        return None
+    words = 0 if given is None else len(given)
+    return _filled("permutation", np.empty(count, np.int32), count, words, _address(given, 0))
 
 
 def expanded(key: bytes, count: int) -> NDArray[np.uint64] | None:
