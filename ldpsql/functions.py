@@ -15,7 +15,7 @@ from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, finite_or_null, plain, with_nulls
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
-from ldpsql.domains.written import check_listed, check_written
+from ldpsql.domains.written import check_epsilon, check_listed, check_written
 from ldpsql.engine.aggregates import Aggregate, aggregates
 from ldpsql.engine.arguments import (
     Booleans,
@@ -265,6 +265,7 @@ __all__ = [
     "by_value",
     "changing",
     "check_columns",
+    "check_epsilon",
     "check_files",
     "check_line",
     "check_listed",

@@ -14,6 +14,7 @@ from ldpsql.functions import (
     Scalar,
     Texts,
     changing,
+    check_epsilon,
     check_listed,
     check_written,
     guarded,
@@ -61,7 +62,7 @@ def _of_parts(columns: Column, kind: Callable[[Parts | Product], str]) -> pa.Arr
 
 @guarded
 def written(*parameters: Texts) -> pa.Array:
-    """Return a pattern that matches anything, if parameters can be lists and none that the SQL computes is too long.
+    """Return a pattern that matches anything, if parameters can be an epsilon or lists and none that the SQL computes is too long.
 
     Args:
         parameters: for each, its name, empty if it may have another type than a list, and its SQL.
@@ -71,7 +72,9 @@ def written(*parameters: Texts) -> pa.Array:
         raise InvalidParameter("each parameter needs its name and its SQL", "call the constructor of a mechanism")
     for row in zip(*(plain(column).to_pylist() for column in parameters), strict=True):
         for name, text in zip(row[::2], row[1::2], strict=True):
-            if name:
+            if name == "epsilon":
+                check_epsilon(text or "")
+            elif name:
                 check_listed(name, text or "")
             check_written(text or "")
     return pa.array([".*"] * len(parameters[0]), pa.string())

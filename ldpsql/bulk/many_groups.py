@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from time import monotonic
 
 import numpy as np
@@ -102,7 +103,8 @@ def estimate_groups(
     with cursor_of(con) as cursor:
         run = GroupRun(cursor, Task(source, report, tuple(keys), (fingerprint(drew), str(method))), destination_of(into))
         run.begin(replace=replace, resume=resume)
-        with run.unless_stopped(), one_thread, until(soonest(method.deadline)):
+        limited = until(soonest(method.deadline)) if method.deadline else nullcontext()
+        with run.unless_stopped(), one_thread, limited:
             at_once = groups_at_once(drew, method)
             learned = Learned.of(run, drew, method, at_once, progress) if run.size else Learned([method])
             for done in _written(con, run, drew, learned):

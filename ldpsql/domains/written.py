@@ -6,12 +6,18 @@ import re
 
 from ldpsql.domains.domain import MOST_LISTED
 from ldpsql.errors import InvalidDomain, InvalidParameter
+from ldpsql.privacy.claims import Epsilon
 
 _NEITHER = re.compile(r"'(?:[^']|'')*'|CAST\(| AS \w+\)")  # strings and casts
 _CALL = re.compile(r'(?:"range"|(?<!["\w])(?:range|(generate_series)))\(([-+\de., ]+)\)')
 _KIND = re.compile(r"ELSE CAST\(NULL AS (.*)\) END", re.DOTALL)
 _UNDECIDED = ("NULL", "UNKNOWN", "JSON")
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e\+?\d{1,2})?")
+_CONSTANTS = re.compile(r"THEN \(list_value\((.*)\)\) ELSE", re.DOTALL)
+_CONSTANT = re.compile(r"(?:CAST\()?(?:'(?:[^']|'')*'|-?[\d.]+|true|false)(?: AS \w+(?:\([\d,]+\))?\))?")
+_ONE = re.compile(rf"THEN \({_CONSTANT.pattern}\) ELSE")
+_VALUE = re.compile(r"'(?:[^']|'')*'|-?\d[\d.]*")
+_SHORT = 10_000  # characters; equal values in longer lists are found when the mechanism is used
 
 
 def check_written(text: str) -> None:
@@ -60,6 +66,10 @@ def check_listed(parameter: str, text: str) -> None:
     """
     if "THEN (list_value()) ELSE" in text:
         raise InvalidDomain(f"{parameter} is an empty list", "list at least two values, such as ['yes', 'no']")
+    if parameter == "domain" and len(text) < _SHORT and (constants := _CONSTANTS.search(text)):
+        values = _CONSTANT.findall(constants[1])
+        if ", ".join(values) == constants[1] and len(set(values)) < len(values):
+            raise InvalidDomain("a domain must not hold a value twice", "list every value once")
     kind = found[1] if (found := _KIND.search(text[text.rfind(" ELSE ") :])) else "NULL"
     if not kind.endswith("]") and kind.strip('"') not in _UNDECIDED:
         outer = kind.partition("(")[0]  # without the values of an ENUM
@@ -67,6 +77,21 @@ def check_listed(parameter: str, text: str) -> None:
             f"{parameter} must be a list of all possible values, not of type {outer}",
             f"{parameter} := ['Lima', 'Oslo'], or a subquery of public values: (SELECT list(city) ...)",
         )
+
+
+def check_epsilon(text: str) -> None:
+    """Refuse an epsilon that is a constant, and not one that a mechanism can have.
+
+    Args:
+        text: its SQL, as for `check_listed`.
+
+    Raises:
+        InvalidEpsilon: see `Epsilon.parse`.
+
+    >>> check_epsilon("CASE  WHEN (false) THEN (CAST('0.5' AS VARCHAR)) ELSE CAST(NULL AS VARCHAR) END")
+    """
+    if (constant := _ONE.search(text)) and (value := _VALUE.search(constant[0])):
+        Epsilon.parse(value[0].strip("'"))
 
 
 def _length(arguments: str, *, with_end: bool) -> int:

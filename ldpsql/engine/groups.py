@@ -82,7 +82,7 @@ def estimated(
     check_size(source, estimator)
     end, parts = soonest(estimator.deadline), likelihoods(source, counts)
     while True:
-        with until(end):  # building the operators counts, too
+        with until(end, len(counts.groups)):  # building the operators counts, too
             part = next(parts, None)
             if part is None:
                 return

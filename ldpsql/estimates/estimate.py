@@ -240,7 +240,7 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
     estimator.check_size(likelihood.operator.inputs)
     check_possible(likelihood)
     end = soonest(estimator.deadline)
-    with until(end):
+    with until(end, len(likelihood.counts)):
         fit = fitted(estimator, likelihood)
         misfit = estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any()
     if misfit:

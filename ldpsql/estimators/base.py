@@ -44,7 +44,9 @@ class Estimator(Spec):
     misfit: Literal["refuse", "allow"] = Field(
         "refuse", description="what to do with values that cannot be reports of the mechanism: 'refuse' or 'allow'"
     )
-    deadline: Annotated[float, Field(gt=0)] | None = Field(None, description="time limit in seconds for all groups; NULL: none")
+    deadline: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="time limit in seconds for all groups; NULL: an error after 60 and one for each group"
+    )
 
     def pointwise(self, count: int) -> float:
         """Return the confidence of each of ``count`` intervals: Sidak's, if `confidence` refers to all of them together.

@@ -47,7 +47,9 @@ class IterativeEstimator(Estimator):
     tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(1e-9, description="largest gap, or change of the log-likelihood")
     max_iterations: Annotated[int, Field(ge=1, le=10_000_000)] = Field(10_000, description="most steps")
     # Declared again here, so that arguments by position keep their meaning.
-    deadline: Annotated[float, Field(gt=0)] | None = Field(None, description="time limit in seconds for all groups; NULL: none")
+    deadline: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="time limit in seconds for all groups; NULL: an error after 60 and one for each group"
+    )
     start: Start | None = Field(None, description="the shares to start from, all above 0; by default all are equal")
 
     @property

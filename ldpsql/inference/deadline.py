@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from time import monotonic
+from time import monotonic, thread_time
 
-from ldpsql.errors import OutOfTime
+from ldpsql.errors import InvalidParameter, OutOfTime
 
+SECONDS = 60.0  # of the processor, and one more for each group: what work without a deadline may take
 _END: ContextVar[float | None] = ContextVar("end", default=None)
+_MOST: ContextVar[float | None] = ContextVar("most", default=None)  # seconds of this thread, if there is no deadline
 
 
 def soonest(seconds: float | None = None) -> float | None:
@@ -19,13 +21,15 @@ def soonest(seconds: float | None = None) -> float | None:
 
 
 @contextmanager
-def until(end: float | None) -> Iterator[None]:
-    """Make `check` raise after this time, within a ``with`` block."""
-    token = _END.set(end)
+def until(end: float | None, groups: int = 0) -> Iterator[None]:
+    """Make `check` raise after this time, within a ``with`` block; if it is None, after what so many groups may take."""
+    most = None if end is not None else _MOST.get() or thread_time() + SECONDS + groups
+    tokens = _END.set(end), _MOST.set(most)
     try:
         yield
     finally:
-        _END.reset(token)
+        _END.reset(tokens[0])
+        _MOST.reset(tokens[1])
 
 
 @contextmanager
@@ -48,6 +52,16 @@ def check() -> None:
 
 
 def late() -> bool:
-    """Return whether there is no time left."""
-    end = _END.get()
+    """Return whether there is no time left.
+
+    Raises:
+        InvalidParameter: if there is no deadline, and the work takes too long.
+
+    """
+    end, most = _END.get(), _MOST.get()
+    if most is not None and thread_time() > most:
+        raise InvalidParameter(
+            f"the estimate takes more than {SECONDS:.0f} seconds of the processor and one more for each group",
+            "pass deadline := 600, in seconds, or use what fits so many values: inv, or ibu with stop := 'held_out'",
+        )
     return end is not None and monotonic() > end

@@ -40,16 +40,16 @@ def constructor(name: str, mechanism: type[Mechanism], *, trusted: bool) -> str:
 
 
 def _named(name: str, parameters: list[Parameter]) -> str:
-    """Return the SQL of a mechanism's name, which first refuses long lists and what is not a list, by their SQL.
+    """Return the SQL of a mechanism's name, which first refuses long lists, what is not a list, and a wrong epsilon, by their SQL.
 
     The optimizer would compute a constant list before any function of ours sees it. regexp_extract reads a constant pattern
     when a statement is bound, and alias() returns the SQL of its argument, which is not computed in a branch that is not taken.
     The parameters are mentioned as seldom as possible: DuckDB binds a list of constants again for each mention.
     """
     lists = [
-        f"{text_literal(p.name if p.type == 'list' else '')}, alias(CASE WHEN false THEN {quoted(p.name)} END)"
+        f"{text_literal(p.name if p.type == 'list' or not p.is_list else '')}, alias(CASE WHEN false THEN {quoted(p.name)} END)"
         for p in parameters
-        if p.is_list
+        if p.is_list or p.name == "epsilon"
     ]
     return f"system.main.regexp_extract('{name}', {WRITTEN}({', '.join(lists)}))" if lists else f"'{name}'"
 

@@ -37,7 +37,9 @@ class HeavyHitters(Spec):
     kept: Annotated[WholeField, Field(ge=1, le=100_000)] | None = Field(
         None, description="most prefixes that are continued at each level; NULL: three times `top`, at least 64"
     )
-    deadline: Annotated[float, Field(gt=0)] | None = Field(None, description="time limit in seconds for all groups; NULL: none")
+    deadline: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="time limit in seconds for all groups; NULL: an error after 60 and one for each group"
+    )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from time import monotonic
 from typing import ClassVar
 
 from ldpsql.errors import Interrupted
-from ldpsql.inference.deadline import soonest
+from ldpsql.inference.deadline import late, soonest
 from ldpsql.inference.outcome import Status
 
 
@@ -59,11 +59,12 @@ class Limits:
 
         Raises:
             Interrupted: if `interrupt` was called since this object was created, or a stopped statement has not ended.
+            InvalidParameter: if there is no deadline, and the work takes too long.
 
         """
         if Limits._ending or Limits._interrupts != self._interrupts_before:
             raise Interrupted
-        return self._end is not None and monotonic() > self._end
+        return late() or (self._end is not None and monotonic() > self._end)
 
     def take(self) -> bool:
         """Count one more step; return False if no step is left or the deadline has passed."""
