@@ -62,7 +62,7 @@ def _of_parts(columns: Column, kind: Callable[[Parts | Product], str]) -> pa.Arr
 
 @guarded
 def written(*parameters: Texts) -> pa.Array:
-    """Return a pattern that matches anything, if parameters can be an epsilon or lists and none that the SQL computes is too long.
+    """Return a pattern that matches anything, if parameters can be what they are named, and no list is too long.
 
     Args:
         parameters: for each, its name, empty if it may have another type than a list, and its SQL.

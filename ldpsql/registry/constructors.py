@@ -40,7 +40,7 @@ def constructor(name: str, mechanism: type[Mechanism], *, trusted: bool) -> str:
 
 
 def _named(name: str, parameters: list[Parameter]) -> str:
-    """Return the SQL of a mechanism's name, which first refuses long lists, what is not a list, and a wrong epsilon, by their SQL.
+    """Return the SQL of a mechanism's name, which first refuses a wrong epsilon, long lists and what is not a list.
 
     The optimizer would compute a constant list before any function of ours sees it. regexp_extract reads a constant pattern
     when a statement is bound, and alias() returns the SQL of its argument, which is not computed in a branch that is not taken.
