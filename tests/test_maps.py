@@ -374,8 +374,8 @@ def test_a_large_map_is_read_up_to_the_step_that_predicts_best_unless_an_estimat
 @pytest.mark.parametrize(
     ("text", "estimator"),
     [
-        ("planar_geometric(2, 64, 64)", "ibu"),
-        ("planar_geometric(2, 65, 64)", "ibu(stop='held_out')"),
+        ("planar_geometric(2, 64, 32)", "ibu"),
+        ("planar_geometric(2, 65, 32)", "ibu(stop='held_out')"),
         ("krr(2, ['a', 'b'])", "ibu"),
         ("oue(2, ['a', 'b'])", "ibu"),
         ("row(a=krr(2, ['a', 'b']), b=krr(2, ['a', 'b']))", "ibu"),

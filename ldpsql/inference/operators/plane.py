@@ -20,7 +20,7 @@ from ldpsql.inference.operators.base import Operator, operator
 from ldpsql.inference.operators.dense import DenseOperator
 
 Complex = NDArray[np.complex128]
-FEW = 4096  # cells of which all pairs are tabulated, so that there are errors and inversions
+FEW = 2048  # cells of which all pairs are tabulated, so that there are errors and inversions
 _NOTHING = 1e-17  # of the largest chance
 _PART, _RARE = 30, 1e-3  # rows and columns of parts of the map; the noise, of the largest chance, that steps do without
 
