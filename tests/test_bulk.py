@@ -732,3 +732,14 @@ def test_files_are_written_only_where_the_connection_may_write(db: DuckDBPyConne
     with pytest.raises(DestinationRefused):
         perturb_copy(db, "people", "out.parquet", {"city": CITY})
     assert not Path("out.parquet").exists()
+
+
+def test_quotes_around_a_destination_are_not_part_of_its_name(db: DuckDBPyConnection) -> None:
+    for into, name in (
+        ('"my reports"', "my reports"),
+        ('main."a.b"', "a.b"),
+        ("two words", "two words"),
+        ('"it ""is"""', 'it "is"'),
+    ):
+        perturb_table(db, "people", into, {"city": CITY})
+        assert (name,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall()

@@ -142,13 +142,18 @@ def parts(name: str) -> tuple[str, ...]:
     name = without_secrets(name)  # older ledgers hold addresses as they were written
     if _FILE.search(name):
         return tuple(part.casefold() for part in Path(name).parts)
+    return tuple(part.casefold() for part in split(name))
+
+
+def split(name: str) -> tuple[str, ...]:
+    """Return the parts of a dotted name without their quotes; any other string is one part."""
     read, at = [], 0
     while match := _PART.match(name, at):
-        read.append((match[1].replace('""', '"') if match[1] else match[2]).casefold())
+        read.append(match[1].replace('""', '"') if match[1] else match[2])
         at = match.end()
         if not match[3]:
             return tuple(read)
-    return (name.strip().casefold(),)
+    return (name.strip(),)
 
 
 def alike(one: str, other: str) -> bool:

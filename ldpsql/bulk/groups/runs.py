@@ -23,6 +23,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.groups.cells import CountTable, digest, reading
 from ldpsql.bulk.writing.staging import already_exists
 from ldpsql.bulk.writing.tables import is_there, table_name
+from ldpsql.engine.identity import split
 from ldpsql.errors import Interrupted, LdpError, UnfinishedRun
 from ldpsql.quoting import quoted, text_literal
 
@@ -51,7 +52,7 @@ class GroupRun:
 
     def __init__(self, cursor: DuckDBPyConnection, task: Task, into: str) -> None:
         self.cursor, self.task, self._into = cursor, task, table_name(into)
-        *place, name = into.split(".")
+        *place, name = split(into)
         ((kind, self._kept),) = cursor.execute(_CATALOG, [place[0] if place else ""]).fetchall()
         self._stored = kind == "duckdb"
         folder = place if self._stored else ["temp"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from ldpsql.engine.identity import table_of
+from ldpsql.engine.identity import split, table_of
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import DestinationRefused
 from ldpsql.quoting import quoted, text_literal
@@ -19,8 +19,8 @@ _REMARK = "ldpsql release "
 
 
 def table_name(into: str) -> str:
-    """Return a name such as ``schema.name`` as SQL writes it, with each part quoted."""
-    return ".".join(quoted(part) for part in into.split("."))
+    """Return a name such as ``schema.name`` or ``schema."my name"`` as SQL writes it, with each part quoted."""
+    return ".".join(quoted(part) for part in split(into))
 
 
 def is_there(con: DuckDBPyConnection, name: str) -> bool:
