@@ -108,7 +108,7 @@ MUTANTS = (
         "if dataset in known]",
         "another spelling of a dataset has a budget of its own",
         "tests/test_datasets.py::test_a_table_has_one_budget_however_it_is_spelled "
-        "tests/test_datasets.py::test_no_view_macro_or_url_gives_a_file_a_second_budget",
+        "tests/test_datasets.py::test_no_path_view_macro_or_url_gives_a_file_a_second_budget",
     ),
     # The book
     Mutant(
