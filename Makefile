@@ -10,25 +10,37 @@ DBT_STAMP := $(DBT)/.installed
 LOWEST := .venv-lowest
 LOWEST_STAMP := $(LOWEST)/.installed
 
+SPARK := .venv-spark
+SPARK_STAMP := $(SPARK)/.installed
+
 BENCH := .venv-bench
 BENCH_STAMP := $(BENCH)/.installed
 
 SITE := .venv-site
 SITE_STAMP := $(SITE)/.installed
 
-.PHONY: demo papers mutants bench-check test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres lint format bench docs site clean
+.PHONY: demo papers mutants bench-check test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres environments lint format bench docs site clean
 
+# Modules are compiled when they are imported: most of a package never is.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(RUN)python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(RUN)python -m pip install --quiet --no-deps --editable examples/ldpsql-coin
+	$(RUN)python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	$(RUN)python -m pip install --quiet --no-compile --no-deps --no-build-isolation --editable examples/ldpsql-coin
 	touch $(STAMP)
+
+# $(call beside,FOLDER,ARGUMENTS): an environment that sees the packages of .venv, and holds only what differs or is missing there.
+define beside
+	$(PYTHON) -m venv --clear --without-pip $(1)
+	$(RUN)python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' > $(1)/beside.pth
+	mv $(1)/beside.pth $(1)/lib/python*/site-packages/
+	$(RUN)python -m pip --python $(1)/bin/python install --quiet --no-compile --no-build-isolation $(2)
+endef
 
 demo: $(STAMP)  ## perturb and estimate the flights that left New York in 2013; writes ldpsql-demo.html
 	$(RUN)ldpsql demo
 
-# The tests start many processes, which compile all modules where nothing may be written beside them.
-test test-slow test-lowest: export PYTHONDONTWRITEBYTECODE :=
+# The tests start many processes, which would compile all modules again if nothing may be written beside them.
+export PYTHONDONTWRITEBYTECODE :=
 
 PAPERS ?=
 papers: $(STAMP)  ## the figures of four papers again, quickly; in full: make papers PAPERS=--full
@@ -37,12 +49,12 @@ papers: $(STAMP)  ## the figures of four papers again, quickly; in full: make pa
 test: $(STAMP)  ## the tests, on all cores; .ci/run runs the slower ones too
 	$(RUN)python -m pytest -n auto --dist worksteal --durations 8
 
+WORKERS ?= auto
 test-slow: $(STAMP)  ## the tests that take most of the time: killed processes, full disks, many draws
-	$(RUN)python -m pytest -n auto --dist worksteal -m slow
+	$(RUN)python -m pytest -n $(WORKERS) --dist worksteal -m slow
 
-$(DBT_STAMP): pyproject.toml constraints-dbt.txt
-	$(PYTHON) -m venv $(DBT)
-	$(DBT)/bin/python -m pip install --quiet --constraint constraints-dbt.txt --editable '.[dbt]' pytest pytest-timeout
+$(DBT_STAMP): $(STAMP) constraints-dbt.txt
+	$(call beside,$(DBT),--no-deps --requirement constraints-dbt.txt --editable .)
 	touch $(DBT_STAMP)
 
 test-dbt: $(DBT_STAMP)  ## build examples/dbt with real dbt-core and dbt-duckdb, which have an environment of their own
@@ -56,15 +68,15 @@ test-clients: $(STAMP)  ## modules for JavaScript in Node and chromium: installs
 	command -v node >/dev/null || { apt-get update -qq && apt-get install -y -qq nodejs >/dev/null; } || true
 	$(RUN)python -m tests.stress.clients --words $(CLIENTS)
 
-$(LOWEST_STAMP): pyproject.toml tests/lowest.py
-	$(PYTHON) -m venv $(LOWEST)
-	$(PYTHON) -m tests.lowest > $(LOWEST)/constraints.txt
-	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --editable '.[dev]'
-	$(LOWEST)/bin/python -m pip install --quiet --no-deps --editable examples/ldpsql-coin
+$(LOWEST_STAMP): $(STAMP) tests/lowest.py
+	$(PYTHON) -m tests.lowest > $(VENV)/lowest.txt
+	$(call beside,$(LOWEST),--constraint $(VENV)/lowest.txt --editable '.[dev]')
 	touch $(LOWEST_STAMP)
 
-test-lowest: $(LOWEST_STAMP)  ## the same tests with the oldest versions that are allowed
-	$(LOWEST)/bin/python -m pytest -n auto --dist worksteal --durations 8
+# Each dependency where it is used most: DuckDB, Polars, Arrow and pandas; NumPy and SciPy; pydantic and pluggy; Typer and Rich; SQLGlot; TOML Kit.
+MEETING ?= $(addprefix tests/,laws test_sql.py test_pandas.py test_solver.py test_registry.py test_cli.py test_lint.py test_settings.py)
+test-lowest: $(LOWEST_STAMP)  ## tests that meet every dependency, with the oldest versions that are allowed; all: make test-lowest MEETING=tests
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(MEETING)
 
 ROUNDS ?= 25
 BULK ?= 6
@@ -83,7 +95,7 @@ test-stress: $(STAMP) $(DBT_STAMP)  ## kill -9, damage, nonsense and load; in fu
 	$(RUN)python -W ignore -m tests.stress.fuzz --count $(FUZZ) $(if $(SEED),--seed $(SEED))
 
 test-python: $(STAMP)  ## draws and their statistics without the kernels in C
-	LDPSQL_NATIVE=0 $(RUN)python -m pytest -n auto tests/test_randomness.py tests/test_channels.py tests/test_structures.py tests/test_large_domains.py tests/test_sql.py
+	LDPSQL_NATIVE=0 $(RUN)python -m pytest -n $(WORKERS) tests/test_randomness.py tests/test_channels.py tests/test_structures.py tests/test_large_domains.py tests/test_sql.py
 
 MUTANTS ?=
 mutants: $(STAMP) $(DBT_STAMP)  ## plant faults, each of which the tests must find; of changed files: make mutants MUTANTS=--changed
@@ -102,9 +114,8 @@ format: $(STAMP)  ## let ruff arrange the code
 docs: $(STAMP)  ## write the pages of docs/reference from the registry
 	$(RUN)python -m tests.reference
 
-$(SITE_STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(SITE)
-	$(SITE)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[site]'
+$(SITE_STAMP): $(STAMP)
+	$(call beside,$(SITE),--constraint constraints.txt --editable '.[site]')
 	touch $(SITE_STAMP)
 
 site: $(SITE_STAMP)  ## build the documentation site in site/; a broken link fails
@@ -121,14 +132,19 @@ bench-check: $(STAMP)  ## short figures of every benchmark against their record;
 bench: $(BENCH_STAMP)  ## speed, as ratios against the plain engine and the published libraries in the same run
 	$(BENCH)/bin/python -m benchmarks $(BENCHMARKS)
 
-test-spark: $(STAMP)  ## the tests that need Spark: installs pyspark, and Java where there is none
+$(SPARK_STAMP): $(STAMP)
+	$(call beside,$(SPARK),--constraint constraints.txt --editable '.[spark]')
+	touch $(SPARK_STAMP)
+
+test-spark: $(SPARK_STAMP)  ## the tests that need Spark: installs pyspark, and Java where there is none
 	command -v java >/dev/null || { apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null; }
-	$(RUN)python -m pip install --quiet --constraint constraints.txt --editable '.[spark]'
-	$(RUN)python -m pytest tests/spark
+	$(SPARK)/bin/python -m pytest tests/spark
+
+environments: $(DBT_STAMP) $(LOWEST_STAMP) $(SPARK_STAMP) $(SITE_STAMP)
 
 test-postgres: $(STAMP)  ## exported SQL in PostgreSQL: installs Debian's where there is none
 	command -v psql >/dev/null || { apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || true
 	$(RUN)python -m pytest tests/postgres
 
 clean:
-	rm -rf $(VENV) $(DBT) $(LOWEST) $(BENCH) $(SITE) site .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(DBT) $(LOWEST) $(BENCH) $(SITE) $(SPARK) site .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

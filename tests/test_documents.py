@@ -38,13 +38,13 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("text", TEXTS)
-def test_every_mechanism_becomes_a_document_of_the_schema_and_comes_back(text: str) -> None:
-    mechanism = registry().mechanism(text)
-    written = document_text(mechanism)
-    jsonschema.validate(json.loads(written), SCHEMA)
-    assert registry().mechanism(written) == mechanism
-    assert registry().mechanism(ldpsql.document(mechanism)) == mechanism
+def test_every_mechanism_becomes_a_document_of_the_schema_and_comes_back() -> None:
+    for text in TEXTS:
+        mechanism = registry().mechanism(text)
+        written = document_text(mechanism)
+        jsonschema.validate(json.loads(written), SCHEMA)
+        assert registry().mechanism(written) == mechanism
+        assert registry().mechanism(ldpsql.document(mechanism)) == mechanism
 
 
 def test_the_texts_are_of_every_mechanism() -> None:

@@ -25,10 +25,10 @@ def imports(file: Path) -> set[str]:
     return plain | {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
 
 
-@pytest.mark.parametrize("file", PLUGINS, ids=lambda file: str(file.relative_to(ROOT)))
-def test_built_in_plugins_import_only_the_public_namespaces(file: Path) -> None:
-    ours = {module for module in imports(file) if module.split(".")[0] in ("ldpsql", "plugins", "udfs")}
-    assert ours <= NAMESPACES, ours - NAMESPACES
+def test_built_in_plugins_import_only_the_public_namespaces() -> None:
+    for file in PLUGINS:
+        ours = {module for module in imports(file) if module.split(".")[0] in ("ldpsql", "plugins", "udfs")}
+        assert ours <= NAMESPACES, (file, ours - NAMESPACES)
 
 
 def test_the_example_plugin_imports_all_three_public_namespaces_and_nothing_else_of_ldpsql() -> None:
