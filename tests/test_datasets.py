@@ -332,17 +332,17 @@ def test_rows_that_come_after_the_charge_are_not_drawn(
 
 
 @pytest.mark.parametrize(
-    ("perturb", "source", "by"),
+    ("perturb", "charged"),
     [
-        (copied, "in.parquet", "id"),
-        (into_a_folder, "in.csv", "id"),
-        (into_a_table, "in*.parquet", "id"),
-        (into_a_table, "in.parquet", "row"),
-        (copied, "in.csv", "row"),
-        (into_a_folder, "in*.parquet", "row"),
-        (copied, "relation", "id"),
-        (into_a_table, "view", "id"),
-        (into_a_folder, "view", "id"),
+        (copied, ("in.parquet", "id")),
+        (into_a_folder, ("in.csv", "id")),
+        (into_a_table, ("in*.parquet", "id")),
+        (into_a_table, ("in.parquet", "row")),
+        (copied, ("in.csv", "row")),
+        (into_a_folder, ("in*.parquet", "row")),
+        (copied, ("relation", "id")),
+        (into_a_table, ("view", "id")),
+        (into_a_folder, ("view", "id")),
     ],
 )
 def test_a_source_that_changes_after_the_charge_is_not_published(
@@ -350,9 +350,9 @@ def test_a_source_that_changes_after_the_charge_is_not_published(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     perturb: Callable[..., int],
-    source: str,
-    by: str,
+    charged: tuple[str, str],
 ) -> None:
+    source, by = charged
     ledger, user = Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=2, privacy_unit=by)), "id" if by == "id" else None
     end = "csv" if "csv" in source else "parquet"
     con.execute(f"COPY people TO 'in.{end}'; CREATE OR REPLACE VIEW view AS FROM 'in.{end}'")
