@@ -17,6 +17,7 @@ MANY = 1e12
 VALUES = [name for name in LISTED if not of_pairs(name)]
 BIASED = {"observed", "ems", "iiw", "independent", "table_bayes"}  # by their definition, even with many reports
 STOPPED = {"em_mr": 0.01, "best": 0.01}  # they take steps until these change little
+SLOW = ["shared", "tree", "best", "independent", "table_bayes", "em_mr"]  # each mechanism meets one of them, each kind all
 
 
 def applied(counts: Counts, name: str, estimator: str) -> Estimate | None:
@@ -31,8 +32,9 @@ def applied(counts: Counts, name: str, estimator: str) -> Estimate | None:
 def test_every_estimator_gives_the_shares_back_from_expected_counts(name: str) -> None:
     shares = truth(len(reports(name).chances))
     counts = reports(name).expected(shares, MANY)
-    applying = set()
-    for estimator in ESTIMATORS:
+    applying, turn = set(), VALUES.index(name) % len(SLOW)
+    others = [] if name in {"krr", "oue", "truncated_geometric", "row"} else [*SLOW[:turn], *SLOW[turn + 1 :]]
+    for estimator in sorted({*ESTIMATORS} - {*others}):
         estimate = applied(counts, name, estimator)
         if estimate is None:
             continue
@@ -48,7 +50,7 @@ def test_every_estimator_gives_the_shares_back_from_expected_counts(name: str) -
         if diagnosis.status == "regularised":  # its errors are those of the unbiased estimate
             unbiased = ldpsql.estimate(counts, mechanism(name), "ibu").std_error
             assert np.allclose(estimate.std_error, unbiased, rtol=0.02) or np.isinf(unbiased).any(), estimator
-    assert {"ibu", "best", "uniform"} <= applying
+    assert {"ibu", "uniform"} <= applying
 
 
 @pytest.mark.parametrize("name", VALUES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,14 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+from duckdb import DuckDBPyConnection
 from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql.errors import LdpError
 from tests.commands import app, python
 
+Road = Callable[[DuckDBPyConnection, Path, str | None], Any]
 RIGHT = "krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv'])"
 WRONG = "krr(3, ['Lima', 'Oslo', 'Rome', 'Kyiv'])"
 
@@ -53,33 +55,39 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def sql(source: str, column: str = "city", database: str = "warehouse.duckdb") -> Callable[[Path, str | None], Any]:
-    def road(folder: Path, m: str | None) -> Any:
-        with duckdb.connect(folder / database, read_only=True) as con:
-            ldpsql.attach(con)
-            mechanism = "" if m is None else f", ldp.{m}"
-            return [
-                row[1] for row in con.execute(f"FROM ldp.estimate({source.format(folder)}, {column}{mechanism})").fetchall()
-            ]
-
-    return road
+@pytest.fixture(scope="module")
+def con(warehouse: Path) -> Iterator[DuckDBPyConnection]:
+    """Lend a connection that reads the database."""
+    with duckdb.connect(warehouse / "warehouse.duckdb", read_only=True) as con:
+        ldpsql.attach(con)
+        yield con
 
 
-def frame(read: Callable[[Path], Any]) -> Callable[[Path, str | None], Any]:
-    return lambda folder, m: ldpsql.estimate(read(folder), "city", m).estimate.tolist()
+def estimated(con: DuckDBPyConnection, source: str, m: str | None) -> list[float]:
+    mechanism = "" if m is None else f", ldp.{m}"
+    return [row[1] for row in con.execute(f"FROM ldp.estimate({source}{mechanism})").fetchall()]
 
 
-def relation(folder: Path) -> Any:
-    con = duckdb.connect(folder / "warehouse.duckdb", read_only=True)
-    return con.sql("SELECT city FROM reports WHERE id >= 0")
+def sql(source: str, column: str = "city") -> Road:
+    return lambda con, folder, m: estimated(con, f"{source.format(folder)}, {column}", m)
 
 
-def series(folder: Path, m: str | None) -> Any:
+def imported(_: DuckDBPyConnection, folder: Path, m: str | None) -> Any:
+    with duckdb.connect(folder / "imported.duckdb", read_only=True) as other:
+        ldpsql.attach(other)
+        return estimated(other, "reports, city", m)
+
+
+def frame(read: Callable[[Path], Any]) -> Road:
+    return lambda _, folder, m: ldpsql.estimate(read(folder), "city", m).estimate.tolist()
+
+
+def series(_: DuckDBPyConnection, folder: Path, m: str | None) -> Any:
     return ldpsql.estimate(pl.read_parquet(folder / "reports.parquet")["city"], m).estimate.tolist()
 
 
-def command(*source: str) -> Callable[[Path, str | None], Any]:
-    def road(folder: Path, m: str | None) -> Any:
+def command(*source: str) -> Road:
+    def road(_: DuckDBPyConnection, folder: Path, m: str | None) -> Any:
         arguments = ["estimate", *(part.format(folder) for part in source), "--format", "json"]
         done = CliRunner().invoke(app, [*arguments, *([] if m is None else ["-m", m])])
         if done.exception is not None:
@@ -89,7 +97,7 @@ def command(*source: str) -> Callable[[Path, str | None], Any]:
     return road
 
 
-def process(folder: Path, m: str | None) -> Any:
+def process(_: DuckDBPyConnection, folder: Path, m: str | None) -> Any:
     program = f"import ldpsql; print(ldpsql.estimate({str(folder / 'reports.parquet')!r}, 'city', {m!r}).estimate.tolist())"
     done = python(program)
     if done.returncode:
@@ -97,7 +105,7 @@ def process(folder: Path, m: str | None) -> Any:
     return json.loads(done.stdout)
 
 
-ROADS: dict[str, Callable[[Path, str | None], Any]] = {
+ROADS: dict[str, Road] = {
     "table": sql("reports"),
     "copied table": sql("copied"),
     "renamed table": sql("elsewhere", "town"),
@@ -106,13 +114,15 @@ ROADS: dict[str, Callable[[Path, str | None], Any]] = {
     "Parquet": sql("'{}/reports.parquet'"),
     "folder of Parquet": sql("'{}/parts/*.parquet'"),
     "Parquet of Polars": sql("'{}/polars.parquet'"),
-    "imported database": sql("reports", database="imported.duckdb"),
+    "imported database": imported,
     "frame of Arrow": frame(lambda folder: pa.parquet.read_table(folder / "reports.parquet")),
     "frame of Polars": frame(lambda folder: pl.read_parquet(folder / "reports.parquet")),
     "lazy frame": frame(lambda folder: pl.scan_parquet(folder / "reports.parquet")),
     "frame of pandas": frame(lambda folder: pa.parquet.read_table(folder / "reports.parquet").to_pandas()),
     "Arrow file": frame(lambda folder: folder / "reports.arrow"),
-    "relation": frame(relation),
+    "relation": lambda con, _, m: ldpsql.estimate(
+        con.sql("SELECT city FROM reports WHERE id >= 0"), "city", m
+    ).estimate.tolist(),
     "series": series,
     "command on a file": command("{}/reports.parquet", "city"),
     "command on a table": command("reports", "city", "-d", "{}/warehouse.duckdb"),
@@ -121,13 +131,15 @@ ROADS: dict[str, Callable[[Path, str | None], Any]] = {
 
 
 @pytest.mark.parametrize("road", ROADS)
-def test_another_epsilon_is_refused_on_every_road_and_none_need_be_named(warehouse: Path, road: str) -> None:
+def test_another_epsilon_is_refused_on_every_road_and_none_need_be_named(
+    con: DuckDBPyConnection, warehouse: Path, road: str
+) -> None:
     estimate = ROADS[road]
-    named = estimate(warehouse, RIGHT)
+    named = estimate(con, warehouse, RIGHT)
     assert len(named) == 4
-    assert estimate(warehouse, None) == pytest.approx(named, abs=1e-12)
+    assert estimate(con, warehouse, None) == pytest.approx(named, abs=1e-12)
     with pytest.raises(Exception, match="LDP408"):
-        estimate(warehouse, WRONG)
+        estimate(con, warehouse, WRONG)
 
 
 @pytest.mark.parametrize("source", ["reports", "(FROM copied SEMI JOIN joined USING (city))", "'{}/reports.parquet'"])
@@ -144,17 +156,15 @@ def test_another_epsilon_is_refused_on_every_road_and_none_need_be_named(warehou
         "ldp.ibu_repeated([city, home], {})",
     ],
 )
-def test_aggregates_refuse_another_epsilon(warehouse: Path, source: str, call: str) -> None:
-    with duckdb.connect(warehouse / "warehouse.duckdb", read_only=True) as con:
-        ldpsql.attach(con)
-        query = f"SELECT {call} FROM {source.format(warehouse)}" + ")" * call.count(" FROM (")
-        assert con.execute(query.format(f"ldp.{RIGHT}")).fetchall()
-        with pytest.raises(duckdb.Error, match="LDP408"):
-            con.execute(query.format(f"ldp.{WRONG}"))
+def test_aggregates_refuse_another_epsilon(con: DuckDBPyConnection, warehouse: Path, source: str, call: str) -> None:
+    query = f"SELECT {call} FROM {source.format(warehouse)}" + ")" * call.count(" FROM (")
+    assert con.execute(query.format(f"ldp.{RIGHT}")).fetchall()
+    with pytest.raises(duckdb.Error, match="LDP408"):
+        con.execute(query.format(f"ldp.{WRONG}"))
 
 
 @pytest.mark.parametrize("source", ["reports", "joined", "'{}/reports.parquet'"])
-def test_aggregates_take_the_recorded_mechanism(warehouse: Path, source: str) -> None:
+def test_aggregates_take_the_recorded_mechanism(con: DuckDBPyConnection, warehouse: Path, source: str) -> None:
     pairs = [
         ("ldp.ibu(city)", "ldp.ibu(city, city())"),
         ("ldp.inv(city, keep := home IS NOT NULL)", "ldp.inv(city, city())"),
@@ -168,13 +178,11 @@ def test_aggregates_take_the_recorded_mechanism(warehouse: Path, source: str) ->
             "ldp.compare(ldp.counts(city), ldp.counts(home), city(), of := 'Lima')",
         ),
     ]
-    with duckdb.connect(warehouse / "warehouse.duckdb", read_only=True) as con:
-        ldpsql.attach(con)
-        for recorded, named in pairs:
-            row = con.execute(f"SELECT {recorded}, {named} FROM {source.format(warehouse)}").fetchall()[0]
-            assert str(row[0]) == str(row[1]), recorded
-        with pytest.raises(duckdb.Error, match="LDP409"):
-            con.execute("SELECT ldp.ibu(city) FROM people")
+    for recorded, named in pairs:
+        row = con.execute(f"SELECT {recorded}, {named} FROM {source.format(warehouse)}").fetchall()[0]
+        assert str(row[0]) == str(row[1]), recorded
+    with pytest.raises(duckdb.Error, match="LDP409"):
+        con.execute("SELECT ldp.ibu(city) FROM people")
 
 
 def test_reports_that_only_this_statement_or_transaction_sees_need_no_mechanism(warehouse: Path) -> None:
@@ -195,20 +203,19 @@ def test_reports_that_only_this_statement_or_transaction_sees_need_no_mechanism(
         assert [(*row[1:],) for row in grouped] == expected
 
 
-@pytest.mark.parametrize(
-    ("statement", "error"),
-    [
-        ("INSERT INTO reports SELECT city, home, id FROM people", "Conversion Error"),  # raw values
-        ("INSERT INTO reports SELECT city, home, id FROM others", "at least one matching member"),
-        ("UPDATE reports SET city = 'Lima'", "Conversion Error"),
-        ("UPDATE reports SET city = (SELECT any_value(city) FROM others)", "at least one matching member"),
-        ("SELECT count(*) FROM reports WHERE city = 'Lima'", "Conversion Error"),
-        ("SELECT ldp.ibu(city, city()) FROM (SELECT city FROM reports UNION ALL SELECT city FROM others)", "LDP408"),
-        ("SELECT ldp.ibu(city, city()) FROM (SELECT city FROM reports UNION ALL SELECT city FROM people)", "Conversion Error"),
-        ("SELECT ldp.ibu(city::VARCHAR, city()) FROM reports", "LDP401"),
-    ],
+MIXING = (
+    ("INSERT INTO reports SELECT city, home, id FROM people", "Conversion Error"),  # raw values
+    ("INSERT INTO reports SELECT city, home, id FROM others", "at least one matching member"),
+    ("UPDATE reports SET city = 'Lima'", "Conversion Error"),
+    ("UPDATE reports SET city = (SELECT any_value(city) FROM others)", "at least one matching member"),
+    ("SELECT count(*) FROM reports WHERE city = 'Lima'", "Conversion Error"),
+    ("SELECT ldp.ibu(city, city()) FROM (SELECT city FROM reports UNION ALL SELECT city FROM others)", "LDP408"),
+    ("SELECT ldp.ibu(city, city()) FROM (SELECT city FROM reports UNION ALL SELECT city FROM people)", "Conversion Error"),
+    ("SELECT ldp.ibu(city::VARCHAR, city()) FROM reports", "LDP401"),
 )
-def test_reports_do_not_mix_with_anything_else(warehouse: Path, statement: str, error: str) -> None:
+
+
+def test_reports_do_not_mix_with_anything_else(warehouse: Path) -> None:
     with duckdb.connect() as con:
         ldpsql.attach(con)
         con.execute(f"ATTACH '{warehouse}/warehouse.duckdb' AS w (READ_ONLY)")
@@ -218,8 +225,9 @@ def test_reports_do_not_mix_with_anything_else(warehouse: Path, statement: str, 
         con.execute(
             f"CREATE TABLE others AS FROM ldp.perturb_rows(people, {{city: ldp.{WRONG}, home: city()}}, keep := ['id'])"
         )
-        with pytest.raises(duckdb.Error, match=error):
-            con.execute(statement).fetchall()
+        for statement, error in MIXING:
+            with pytest.raises(duckdb.Error, match=error):
+                con.execute(statement).fetchall()
         con.execute("INSERT INTO reports FROM ldp.perturb_rows(people, {city: city(), home: city()}, keep := ['id'])")
         assert con.execute("SELECT sum(n) / 4 FROM ldp.estimate(reports, city)").fetchall() == [(1800,)]
 
