@@ -133,17 +133,12 @@ def test_a_list_that_a_user_did_not_write_is_not_believed(folder: Path, made: Pa
         assert surface._saved(surface._key("ldp")) is None
 
 
-def test_a_folder_that_others_may_use_is_not_used(folder: Path, made: Path) -> None:
+def test_a_folder_that_others_may_use_is_not_used(folder: Path) -> None:
     folder.mkdir(parents=True)
-    folder.chmod(0o770)
-    assert len(functions()) > 100
-    assert not list(folder.iterdir())
-    shutil.copytree(made, folder, dirs_exist_ok=True)
-    for mode in (0o777, 0o770, 0o755):
+    for mode in (0o770, 0o705):
         folder.chmod(mode)
-        assert surface._saved(surface._key("ldp")) is None, mode
-    folder.chmod(0o700)
-    assert surface._saved(surface._key("ldp")) is not None
+        assert len(functions()) > 100
+        assert not list(folder.iterdir())
 
 
 def test_a_folder_below_one_that_anybody_may_change_is_not_used(folder: Path) -> None:
