@@ -129,3 +129,16 @@ def test_a_deadline_holds_for_lists_of_reports_over_many_values(con: DuckDBPyCon
 def test_lists_of_reports_that_need_too_large_a_table_are_refused_before_it_is_made() -> None:
     with pytest.raises(InvalidParameter, match=r"lists of reports and all values would take 3.0 GiB"):
         ProductOperator(DenseOperator(np.eye(1000)), np.zeros(400_000, dtype=np.int64), np.ones(400_000, dtype=np.int64))
+
+
+def test_an_estimate_without_a_deadline_is_refused_when_it_takes_too_long(
+    con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ldpsql.inference.deadline.SECONDS", -9.0)  # each group may take one second more
+    con.execute("CREATE TABLE several AS SELECT i % 5 AS g, ldp.perturb(i % 9, ldp.oue(1, range(9))) AS r FROM range(900) t(i)")
+    for call in ("ldp.ibu(r, ldp.oue(1, range(9)))", "ldp.mean(r, ldp.oue(1, range(9)), estimator := 'ibu')"):
+        with pytest.raises(Error, match=r"LDP103.*pass deadline := 600"):
+            con.execute(f"SELECT g, {call} FROM several GROUP BY g").fetchall()
+    assert (
+        len(con.execute("SELECT g, ldp.ibu(r, ldp.oue(1, range(9)), deadline := 60) FROM several GROUP BY g").fetchall()) == 5
+    )

@@ -321,3 +321,28 @@ def _float(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return 0.0
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ("krr('abc', ['a', 'b'])", "LDP101"),
+        ("oue(0, ['a', 'b'])", "LDP101"),
+        ("geometric(-1, 0, 5)", "LDP101"),
+        ("krr(1, ['a', 'a'])", "LDP102"),
+        ("olh(1, [DATE '2020-01-01', DATE '2020-01-02', DATE '2020-01-01'])", "LDP102"),
+    ],
+)
+def test_a_constructor_alone_refuses_an_epsilon_and_a_domain_that_nothing_can_have(
+    con: DuckDBPyConnection, call: str, code: str
+) -> None:
+    with pytest.raises(duckdb.Error, match=code):
+        con.execute(f"SELECT ldp.{call}")
+
+
+def test_a_constructor_takes_an_epsilon_and_a_domain_that_are_computed(con: DuckDBPyConnection) -> None:
+    con.execute("SET VARIABLE e = '0.5'")
+    con.execute(
+        "SELECT ldp.krr(getvariable('e'), ['a, b', 'a', ', ', 'b']), ldp.krr(0.5 + 0.5, [x, 'b']) FROM (SELECT 'a' AS x)"
+    )
+    con.execute("PREPARE made AS SELECT ldp.krr($1, ['it''s', 'it']); EXECUTE made('1')")
