@@ -243,7 +243,7 @@ def test_without_a_fingerprint_a_warning_comes_once(con: DuckDBPyConnection, tmp
 
 
 @pytest.mark.usefixtures("silent")
-def test_what_can_hold_no_fingerprint_is_not_warned_of(tmp_path: Path) -> None:
+def test_python_does_not_warn_of_what_can_hold_no_fingerprint(tmp_path: Path) -> None:
     table = drawn()
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
@@ -252,7 +252,8 @@ def test_what_can_hold_no_fingerprint_is_not_warned_of(tmp_path: Path) -> None:
     ldpsql.estimate(frame, "city", DREW)
     frame.write_csv(tmp_path / "reports.csv")
     result = CliRunner().invoke(app, ["estimate", str(tmp_path / "reports.csv"), "--column", "city", "--mechanism", DREW])
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("note: unrecorded")  # a command has no other place to say so
 
 
 def released(tmp_path: Path) -> DuckDBPyConnection:

@@ -54,6 +54,7 @@ from ldpsql.functions import (
     plain,
     quoted,
     read_estimator,
+    records_in,
     sql_literal,
     struct_fields,
     struct_text,
@@ -137,8 +138,16 @@ def _listed(estimates: Iterator[tuple[np.ndarray, Estimates]], count: int) -> pa
 
 @guarded
 @once_a_run
-def diagnose(histograms: Column, plans: Handles) -> pa.Array:
-    """Return the diagnosis of each group, with the range of every share among all maxima; NULL if the group is empty."""
+def diagnose(histograms: Column, plans: Handles, types: Texts) -> pa.Array:
+    """Return the diagnosis of each group, with the range of every share among all maxima; NULL if the group is empty.
+
+    Args:
+        histograms: the counts of the reports of each group.
+        plans: what drew them, and the estimator.
+        types: the type of the reports, or of their counts, in SQL.
+
+    """
+    recorded = [records_in(text) is not None for text in plain(types).to_pylist()]
     out: list[dict[str, object] | None] = [None] * len(histograms)
     for handle, counts in counts_of(histograms, plans):
         source, estimator = PLANS.thing(handle)
@@ -148,7 +157,7 @@ def diagnose(histograms: Column, plans: Handles) -> pa.Array:
             out[row] = _UNKNOWN | {"impossible": number}
         for rows, estimates in estimated(source, rest, estimator) if len(rest.groups) else ():
             for place, row in enumerate(rows):
-                out[row] = _diagnosed(estimates[place], impossible[row])
+                out[row] = _diagnosed(replace(estimates, recorded=recorded[row])[place], impossible[row])
     share = pa.struct([("value", pa.string()), ("low", pa.float64()), ("high", pa.float64())])
     return pa.array(out, pa.struct([*arrow_fields(Diagnosis), ("identified", pa.list_(share))]))
 
@@ -273,7 +282,7 @@ def of_estimator(estimator: type[Estimator]) -> Aggregate:
 
 _DIAGNOSE = Aggregate(
     "diagnose",
-    "ldp._diagnosis(ldp._kind(m), __ldp_diagnose({counts}, __ldp_learnt_plan(ldp._learner(estimator, m), prior)))",
+    "ldp._diagnosis(ldp._kind(m), __ldp_diagnose({counts}, __ldp_learnt_plan(ldp._learner(estimator, m), prior), {record}))",
     {"m": None, "keep": "true", "estimator": "'ibu(misfit=''allow'')'", "prior": "NULL"},
     "how far an estimate can be trusted",
 )

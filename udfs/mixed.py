@@ -172,7 +172,7 @@ _AGGREGATES = (
     ),
     Aggregate(
         "diagnose_mixed",
-        f"ldp._diagnosis({_MIXED_DOMAIN}, __ldp_diagnose({{counts}}, {_MIXED_PLAN.format('NULL')}))",
+        f"ldp._diagnosis({_MIXED_DOMAIN}, __ldp_diagnose({{counts}}, {_MIXED_PLAN.format('NULL')}, {{record}}))",
         {"mechanisms": None, **_ALLOW},
         "how far such an estimate can be trusted",
         from_counts=False,
@@ -187,7 +187,7 @@ _AGGREGATES = (
     ),
     Aggregate(
         "diagnose_repeated",
-        f"ldp._diagnosis(ldp._kind(m), __ldp_diagnose({{counts}}, {_REPEATED_PLAN.format('NULL')}))",
+        f"ldp._diagnosis(ldp._kind(m), __ldp_diagnose({{counts}}, {_REPEATED_PLAN.format('NULL')}, {{record}}))",
         {"m": None, **_ALLOW},
         "how far such an estimate can be trusted",
         from_counts=False,

@@ -173,36 +173,39 @@ def _of_frame(
 ) -> Estimate:
     columns = [column] if isinstance(column, str) else list(column)
     if isinstance(reports, str | os.PathLike):
-        return _of_reports(*_counted_file(os.fspath(reports), columns, mechanism), estimator)
-    drawn_by = _drawn_by(columns, mechanism, lambda name: of_frame(reports, name))
+        counted, drawn_by, recorded = _counted_file(os.fspath(reports), columns, mechanism)
+        return _of_reports(counted, drawn_by, estimator, recorded=recorded)
+    drawn_by, recorded = _drawn_by(columns, mechanism, lambda name: of_frame(reports, name))
     if len(columns) == 1:
-        return _of_reports(_counted(reports, columns[0]), drawn_by, estimator)
+        return _of_reports(_counted(reports, columns[0]), drawn_by, estimator, recorded=recorded)
     batches = stream(reports.collect() if isinstance(reports, pl.LazyFrame) else reports, columns)
-    return _of_reports(partial_counts(*_structs(batches, columns)), drawn_by, estimator)
+    return _of_reports(partial_counts(*_structs(batches, columns)), drawn_by, estimator, recorded=recorded)
 
 
 def _drawn_by(
     columns: list[str], mechanism: Mechanism | str | None, recorded_by: Callable[[str], Fingerprints | None]
-) -> Mechanism:
-    """Return the mechanism that drew reports: of several columns that of their row, which is compared column by column."""
+) -> tuple[Mechanism, bool]:
+    """Return the mechanism that drew reports, of several columns that of their row, and whether each column records its own."""
+    records = {name: recorded_by(name) for name in columns}
+    recorded = all(records.values())
     if len(columns) == 1:
-        return agreed(recorded_by(columns[0]), mechanism)
+        return agreed(records[columns[0]], mechanism), recorded
     if mechanism is None:
-        return row_of({name: agreed(recorded_by(name), None) for name in columns})
+        return row_of({name: agreed(record, None) for name, record in records.items()}), recorded
     made = registry().mechanism(mechanism)
     for name, part in drawn_apart(columns, made).items():
-        agreed(recorded_by(name), part)
-    return row_part(columns, made)
+        agreed(records[name], part)
+    return row_part(columns, made), recorded
 
 
-def _counted_file(path: str, columns: list[str], mechanism: Mechanism | str | None) -> tuple[Counts, Mechanism]:
-    """Return the counts of the reports in files, and the mechanism that drew them."""
+def _counted_file(path: str, columns: list[str], mechanism: Mechanism | str | None) -> tuple[Counts, Mechanism, bool]:
+    """Return the counts of the reports in files, the mechanism that drew them, and whether the files record it."""
     with duckdb.connect() as con:
         source = source_of(con, Place.of(path))
         source.check(columns)
-        drawn_by = _drawn_by(columns, mechanism, lambda name: of_source(con, path, name))
+        drawn_by, recorded = _drawn_by(columns, mechanism, lambda name: of_source(con, path, name))
         read = (_structs(part.read(columns, [], columns), columns) for part in source.parts)
-        return merge(partial_counts(*one) for one in read), drawn_by
+        return merge(partial_counts(*one) for one in read), drawn_by, recorded
 
 
 def _structs(batches: pa.RecordBatchReader, columns: list[str]) -> tuple[pa.RecordBatchReader, str]:
@@ -220,7 +223,11 @@ def _struct(batch: pa.RecordBatch | pa.Table, columns: list[str]) -> pa.Array:
 
 @one_thread
 def _of_reports(
-    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str | None = None
+    reports: Column | Counts,
+    mechanism: Mechanism | str | None = None,
+    estimator: Estimator | str | None = None,
+    *,
+    recorded: bool = False,
 ) -> Estimate:
     drawn_by = _mechanism(reports, mechanism)
     if isinstance(drawn_by, KeyValueMechanism):
@@ -228,7 +235,11 @@ def _of_reports(
     estimates = estimate_likelihood(drawn_by, _likelihood(reports, drawn_by), registry().estimator(estimator or IBU))
     if estimator is None and estimator_of_top(drawn_by) == INV:
         estimates = replace(estimates, for_top=registry().estimator(INV))
-    return estimates[0]
+    return replace(estimates, recorded=recorded or bool(_fingerprints(reports)))[0]
+
+
+def _fingerprints(reports: Column | Counts) -> Fingerprints:
+    return reports.fingerprints if isinstance(reports, Counts) else of_type(type_of_column(reports))
 
 
 def _mechanism(reports: Column | Counts, mechanism: Mechanism | str | None) -> Mechanism:
@@ -238,7 +249,7 @@ def _mechanism(reports: Column | Counts, mechanism: Mechanism | str | None) -> M
         OtherMechanism: if they record another one.
 
     """
-    fingerprints = reports.fingerprints if isinstance(reports, Counts) else of_type(type_of_column(reports))
+    fingerprints = _fingerprints(reports)
     if mechanism is None:
         return recorded(fingerprints)
     drawn_by = registry().mechanism(mechanism)

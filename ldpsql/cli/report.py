@@ -119,8 +119,8 @@ def _write_values(reports: _Source, mechanism: Mechanism, output: Path, truth: s
     from ldpsql.estimates.rectangles import region_of
     from ldpsql.pages import page as pages
 
-    with compared(reports.con, reports.source, reports.column, mechanism):
-        estimates = pages.estimates(reports.counted(reports.source), mechanism, reports.estimator)
+    with compared(reports.con, reports.source, reports.column, mechanism) as recorded:
+        estimates = pages.estimates(reports.counted(reports.source), mechanism, reports.estimator, recorded=recorded)
     true = pages.truths(reports.counted(truth), mechanism) if truth else {}
     sql = shares(reports.in_sql(mechanism), reports.keys)
     pages.write(output, estimates, true, sql, region_of(mechanism, edges_of(bounds)) if bounds else None)

@@ -17,23 +17,24 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def compared(con: DuckDBPyConnection, source: str, column: str, mechanism: Mechanism) -> Iterator[None]:
-    """Refuse reports that another mechanism drew.
+def compared(con: DuckDBPyConnection, source: str, column: str, mechanism: Mechanism) -> Iterator[bool]:
+    """Refuse reports that another mechanism drew, and yield whether the source records which one did.
 
-    If the block succeeds and the source does not record which mechanism drew the reports, write a note on stderr.
+    If the block succeeds and the source does not, write a note on stderr.
 
     Raises:
         OtherMechanism: if another mechanism drew them.
 
     """
     from ldpsql.bulk.fingerprints import of_source
-    from ldpsql.registry.agreement import NONE, REMEDY, UNMARKED, check_agreement
+    from ldpsql.estimates.diagnosis import UNKNOWN_RECORD
+    from ldpsql.registry.agreement import NONE, check_agreement
 
     fingerprints = of_source(con, source, column)
     check_agreement(fingerprints or NONE, mechanism)
-    yield
-    if fingerprints is not None and not fingerprints:
-        typer.echo(f"note: {UNMARKED}: {REMEDY}", err=True)
+    yield bool(fingerprints)
+    if not fingerprints:
+        typer.echo(f"note: {UNKNOWN_RECORD}", err=True)
 
 
 def drawn_by(con: DuckDBPyConnection, source: str, columns: list[str], text: str | None) -> Mechanism:

@@ -23,7 +23,7 @@ from ldpsql.names import (
 )
 from ldpsql.quoting import quoted, text_literal
 
-COUNTS = "{counts}"
+COUNTS, RECORD = "{counts}", "{record}"
 _LOCAL = '"ldp counts"'  # no column of a user has this name
 _NAME = '"ldp report"'
 _FEW = '"ldp few"'  # apart from the column: a table may have the name of its column
@@ -38,7 +38,8 @@ class Aggregate:
 
     Args:
         name: the name of the macro over reports; the other macro is called ``name_counts``.
-        result: the SQL expression that both return, with ``{counts}`` once in the place of the counts of the reports.
+        result: the SQL expression that both return, with ``{counts}`` once in the place of the counts of the reports, and
+            ``{record}`` in that of their type, if it matters.
         parameters: the parameters after the reports, each with its default in SQL, or None if it has none. ``keep`` is
             added as the last one if it is missing.
         comment: what an aggregate of this name returns; None leaves both macros without a comment.
@@ -70,12 +71,15 @@ class Aggregate:
         over_counts.pop("keep", None)
         counts = self.counted or f"{COUNTED_BY}(report, keep, {'m' if 'm' in self.parameters else 'false'})"
         result = f"_of_{self.name}"
-        yield _macro(result, dict.fromkeys(over_counts), self.result.replace(COUNTS, "counts"))
-        own = {"counts": counts, "m": f"{RECORDED}({self.columns[0]}, m)"}
-        yield _macro(self.name, over_reports | self._optional, _call(result, over_counts, own))
+        passed = [*over_counts, *(["record"] if RECORD in self.result else [])]
+        yield _macro(result, dict.fromkeys(passed), self.result.replace(COUNTS, "counts").replace(RECORD, "record"))
+        column = self.columns[0]
+        own = {"counts": counts, "m": f"{RECORDED}({column}, m)", "record": f"typeof(any_value({column}))"}
+        yield _macro(self.name, over_reports | self._optional, _call(result, passed, own))
         if self.from_counts:
             own = {"counts": f"{COMPARED}(counts, m)", "m": f"{RECORDED_COUNTS}(counts, m)"} if "m" in over_counts else {}
-            yield _macro(f"{self.name}_counts", over_counts | self._optional, _call(result, over_counts, own))
+            own["record"] = "typeof(counts)"
+            yield _macro(f"{self.name}_counts", over_counts | self._optional, _call(result, passed, own))
         if self.comment:
             yield f"COMMENT ON MACRO ldp.{self.name} IS {text_literal(f'aggregate: {self.comment}')};"
             if self.from_counts:

@@ -213,19 +213,20 @@ def counts_of(
             yield int(handle), counts
 
 
-def once_a_run(function: Callable[[pa.Array, pa.Array], pa.Array]) -> Callable[[pa.ChunkedArray, pa.ChunkedArray], pa.Array]:
-    """Return a function of (maps, handles) that computes a run of equal rows once.
+def once_a_run(function: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
+    """Return a function of (maps, handles, what is the same in all rows) that computes a run of equal rows once.
 
     A window function repeats the map of a partition in each of its rows.
     """
 
     @wraps(function)
     @one_thread
-    def seen_once(histograms: pa.ChunkedArray, handles: pa.ChunkedArray) -> pa.Array:
+    def seen_once(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, *same: pa.ChunkedArray) -> pa.Array:
         maps, by_row = plain(histograms), plain(handles)
         new = _begins_a_run(maps, by_row.to_numpy(zero_copy_only=False))
         first = pa.array(np.flatnonzero(new))
-        return function(maps.take(first), by_row.take(first)).take(pa.array(np.cumsum(new) - 1))
+        further = (plain(column).take(first) for column in same)
+        return function(maps.take(first), by_row.take(first), *further).take(pa.array(np.cumsum(new) - 1))
 
     return seen_once
 

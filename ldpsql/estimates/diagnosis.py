@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MISFIT = "these values do not fit this mechanism: pass its reports, not a raw column, and the epsilon they were drawn with"
+RECORDED, UNRECORDED = "recorded", "unrecorded"
+UNKNOWN_RECORD = (
+    "unrecorded: nothing says which mechanism drew these reports, so another one would not be refused; ldp.perturb_rows "
+    "records it in their type, and perturb_table in a comment, which ldp.drawn_by compares"
+)
 _UNKNOWN = (
     "{remedy}; but the reports do not distinguish {unknown} of {values} values from others, so std_error is NULL, in "
     "Python infinite: use fewer bins, a larger epsilon, or olh over the listed values; ldp.mean, ldp.quantile and "
@@ -23,6 +28,7 @@ class Diagnosis:
     ``effective_reports`` is how many unperturbed values would leave the same total variance of the shares, sum of
     theta (1 - theta) over sum of std_error^2. ``impossible`` counts the reports that cannot occur under the mechanism, if these
     were left out. ``chosen`` is the estimator that was used, ``reason`` why.
+    ``record`` is recorded if the reports say which mechanism drew them, so that another one would have been refused.
     ``borrowed`` is which part of the estimate, from 0 to 1, comes from the reports of other groups.
     """
 
@@ -43,6 +49,11 @@ class Diagnosis:
     realised_epsilon: float
     impossible: int = 0
     borrowed: float = 0.0
+    record: str = RECORDED
+
+    def of_record(self, *, recorded: bool) -> Diagnosis:
+        """Return the diagnosis of reports that record what drew them, or do not: its remedy then says what to do."""
+        return self if recorded else replace(self, record=UNRECORDED, remedy=f"{self.remedy}; {UNKNOWN_RECORD}")
 
 
 def unknown_shares(remedy: str, unknown: int, values: int) -> str:

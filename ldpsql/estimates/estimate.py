@@ -48,6 +48,7 @@ class Estimates:
     fit: Fit
     end: float | None = None  # when there is no more time
     for_top: Estimator | None = None  # the estimator of the most frequent values, if it is another one
+    recorded: bool = True  # whether the reports, if they were looked at, say which mechanism drew them
 
     @property
     def values(self) -> Domain:
@@ -158,7 +159,7 @@ class Estimate(Answers):
             condition_number=model.operator.condition,
             realised_epsilon=self.of.source.epsilon,
             borrowed=fit.borrowed[self.group] if fit.borrowed else 0.0,
-        )
+        ).of_record(recorded=self.of.recorded)
 
     def to_arrow(self) -> pa.Table:
         """Return the estimate as a table: value, estimate, std_error, low, high; infinite errors are NULL."""
@@ -183,7 +184,10 @@ class Estimate(Answers):
 
     def __repr__(self) -> str:
         diagnosis = self.diagnosis
-        head = f"{self.of.estimator.name} of {diagnosis.reports} reports under {self.of.source.name}: {diagnosis.status}"
+        record = "" if self.of.recorded else f", {diagnosis.record}"
+        head = (
+            f"{self.of.estimator.name} of {diagnosis.reports} reports under {self.of.source.name}: {diagnosis.status}{record}"
+        )
         rows = zip(self.values.texts, self.estimate, self.std_error, strict=True)
         return "\n".join([head, *(f"  {value:<16} {share:8.4f} +- {error_text(error)}" for value, share, error in rows)])
 

@@ -28,6 +28,7 @@ def html(one: Estimate) -> str:
     more = f"<p>{left} more values</p>" if left > 0 else ""
     head = "".join(f"<th>{name}</th>" for name in ("value", "estimate", "std_error", "low", "high", ""))
     caption = f"{one.of.estimator.name} of {diagnosis.reports:,} reports under {one.of.source.name}: {diagnosis.status}"
+    caption += "" if one.of.recorded else f", {diagnosis.record}"
     return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{rows}</table>{more}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,8 +56,10 @@ def check(path: Path) -> None:
         raise InvalidParameter("pages and pictures are written as .html, .svg or .png", "choose by the ending of the file")
 
 
-def estimates(counted: pa.Table, mechanism: Mechanism, estimator: Estimator) -> dict[str, Estimate]:
+def estimates(counted: pa.Table, mechanism: Mechanism, estimator: Estimator, *, recorded: bool = True) -> dict[str, Estimate]:
     """Estimate every group of a table with columns report, n and the keys of the groups; return them by title.
+
+    If the mechanism is not ``recorded`` for the reports, the estimates say so.
 
     Raises:
         NoReports: if the table is empty.
@@ -64,7 +67,7 @@ def estimates(counted: pa.Table, mechanism: Mechanism, estimator: Estimator) -> 
 
     """
     titles, counts = _counts(counted)
-    parts = estimated(mechanism, counts, estimator)
+    parts = ((groups, replace(some, recorded=recorded)) for groups, some in estimated(mechanism, counts, estimator))
     return {titles[row]: part[place] for groups, part in parts for place, row in enumerate(groups)}
 
 

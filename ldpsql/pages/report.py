@@ -11,6 +11,7 @@ import polars as pl
 from ldpsql.channels import PlanarNoise, TableChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import LdpError
+from ldpsql.estimates.diagnosis import UNKNOWN_RECORD, UNRECORDED
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimates.planning import MAX_VALUES, Expected, compare, over_declared_values
 from ldpsql.inference.operators import Floats
@@ -75,6 +76,8 @@ def _groups(estimates: Mapping[str, Estimate], truth: Mapping[str, Floats], regi
 def _facts(groups: Sequence[Group], mechanism: CertifiedValues) -> list[Fact]:
     """Return the summary: reports, privacy and mechanism, then what matters most about the estimates."""
     facts = first_facts([group.diagnosis.reports for group in groups], mechanism)
+    if not groups[0].one.of.recorded:
+        facts.append(Fact("Record", UNRECORDED, UNKNOWN_RECORD))
     return facts + ([*result_facts(groups[0]), *trust_facts(groups[0])] if len(groups) == 1 else _common(groups))
 
 

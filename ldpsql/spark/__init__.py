@@ -24,6 +24,7 @@ from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.frames import estimate as estimate_counts
 from ldpsql.bulk.writing.orders import Order, check_order
 from ldpsql.channels.randomness import random_words
+from ldpsql.domains.columns import is_record
 from ldpsql.engine.identity import Identity
 from ldpsql.errors import InvalidParameter, SparkRefused
 from ldpsql.errors.boundary import withheld_stream
@@ -32,7 +33,7 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.ledger.uncharged import uncharged
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, Mechanism, certify
 from ldpsql.names import IBU
-from ldpsql.registry.agreement import KEY, of_text
+from ldpsql.registry.agreement import KEY, of_text, of_type
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import check_policies
@@ -205,11 +206,12 @@ def counts(frame: DataFrame, column: str) -> Counts:
     selected = frame.select(column)
     written = of_text(selected.schema[0].metadata.get(_KEY))
     (field,) = arrow_schema(selected)
-    schema = pa.schema([("report", field.type), ("n", pa.int64())])
+    kind = field.type.field(0).type if is_record(field.type) else field.type
+    schema = pa.schema([("report", kind), ("n", pa.int64())])
     parts = selected.mapInArrow(lambda batches: _counted(batches, column, schema), from_arrow_schema(schema)).toArrow()
-    nothing = Counts.of(pa.array([], field.type), pa.array([], pa.uint64()))
+    nothing = Counts.of(pa.array([], kind), pa.array([], pa.uint64()))
     counted = merge([nothing, *(Counts.from_arrow(pa.table(batch)) for batch in parts.to_batches())])
-    return replace(counted, fingerprints=written)
+    return replace(counted, fingerprints=written | of_type(field.type))
 
 
 @withheld_stream

@@ -243,3 +243,32 @@ def test_lint_and_exports_know_reports_by_their_type(warehouse: Path, tmp_path: 
     exported = ["export-database", f"{warehouse}/warehouse.duckdb", str(tmp_path / "out")]
     done = CliRunner().invoke(app, exported)
     assert done.exit_code == 0, done.output
+
+
+def test_what_nothing_records_is_unrecorded_on_every_surface(warehouse: Path, tmp_path: Path) -> None:
+    """Where nothing can know what drew the reports, the wrong epsilon is not refused, but every answer says so."""
+    plain_reports = tmp_path / "plain.csv"
+    with duckdb.connect(warehouse / "warehouse.duckdb", read_only=True) as con:
+        ldpsql.attach(con)
+        con.execute(f"COPY (SELECT struct_extract_at(city, 1) AS city FROM reports) TO '{plain_reports}'")
+        query = "SELECT d.status, d.record, d.remedy FROM (SELECT ldp.diagnose({}, ldp.{}) AS d FROM reports)"
+        assert con.execute(query.format("city", RIGHT)).fetchall()[0][:2] == ("certified", "recorded")
+        for m in (RIGHT, WRONG):
+            status, record, remedy = con.execute(query.format("struct_extract_at(city, 1)", m)).fetchall()[0]
+            assert (status, record) == ("certified", "unrecorded")
+            assert "ldp.perturb_rows records it" in remedy
+        kept, lost = (
+            con.sql("SELECT city FROM reports"),
+            con.sql("SELECT city::VARCHAR AS city FROM (SELECT struct_extract_at(city, 1) AS city FROM reports)"),
+        )
+        estimates = {True: ldpsql.estimate(kept, "city"), False: ldpsql.estimate(lost.pl()["city"], RIGHT)}
+        for recorded, one in estimates.items():
+            assert one.diagnosis.record == ("recorded" if recorded else "unrecorded")
+            assert ("unrecorded" in repr(one)) == ("unrecorded" in one._repr_html_()) == (not recorded)
+    for source, recorded in ((warehouse / "reports.parquet", True), (plain_reports, False)):
+        done = CliRunner().invoke(app, ["estimate", str(source), "city", "-m", RIGHT])
+        assert done.exit_code == 0, done.output
+        assert ("unrecorded" in done.stderr) == (not recorded)
+        page = tmp_path / f"{source.stem}.html"
+        assert CliRunner().invoke(app, ["report", str(source), "city", "-m", RIGHT, "--output", str(page)]).exit_code == 0
+        assert (">unrecorded<" in page.read_text(encoding="utf-8")) == (not recorded)
