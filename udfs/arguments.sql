@@ -49,22 +49,24 @@ END;
 -- The mechanism m, or if it is false, the default, what the type of reports or of counts records. typeof() is computed when a
 -- statement is bound: any_value reads no report. The type of an aggregate, such as any_value(m), is not known here, and DuckDB would
 -- assume the only type that an overload names: hence MAP comes first.
-CREATE OR REPLACE MACRO ldp._unless_false
-    (m BOOLEAN, recorded) AS recorded,
-    (m, recorded) AS m;
-CREATE OR REPLACE MACRO ldp._passed
-    (m, recorded, kind MAP(VARCHAR, VARCHAR)) AS m,
-    (m, recorded, kind) AS ldp._unless_false(m, recorded);
-CREATE OR REPLACE MACRO ldp._recorded(report, m) AS ldp._passed(m, from_json(
-    __ldp_typed_values('' || typeof(any_value(report))), __ldp_typed_type('' || typeof(any_value(report)))
-), m);
-CREATE OR REPLACE MACRO ldp._recorded_counts(counts, m) AS ldp._passed(m, from_json(
-    __ldp_typed_values('' || typeof(counts)), __ldp_typed_type('' || typeof([counts][1]))
-), m);
-CREATE OR REPLACE MACRO ldp._drew_unless_false
+CREATE OR REPLACE MACRO ldp._recorded_if_false
+    (report, m BOOLEAN) AS from_json(
+        __ldp_typed_values('' || typeof(any_value(report))), __ldp_typed_type('' || typeof(any_value(report)))
+    ),
+    (report, m) AS m;
+CREATE OR REPLACE MACRO ldp._recorded
+    (report, m, kind MAP(VARCHAR, VARCHAR)) AS m,
+    (report, m, kind) AS ldp._recorded_if_false(report, m);
+CREATE OR REPLACE MACRO ldp._recorded_counts_if_false
+    (counts, m BOOLEAN) AS from_json(__ldp_typed_values('' || typeof(counts)), __ldp_typed_type('' || typeof([counts][1]))),
+    (counts, m) AS m;
+CREATE OR REPLACE MACRO ldp._recorded_counts
+    (counts, m, kind MAP(VARCHAR, VARCHAR)) AS m,
+    (counts, m, kind) AS ldp._recorded_counts_if_false(counts, m);
+CREATE OR REPLACE MACRO ldp._drew_if_false
     (report, m BOOLEAN) AS true,
     (report, m) AS __ldp_drew(typeof(report), __ldp_mechanism(m));
 CREATE OR REPLACE MACRO ldp._drew
     (report, m, kind MAP(VARCHAR, VARCHAR)) AS __ldp_drew(typeof(report), __ldp_mechanism(m)),
-    (report, m, kind) AS ldp._drew_unless_false(report, m);
+    (report, m, kind) AS ldp._drew_if_false(report, m);
 CREATE OR REPLACE MACRO ldp._compared(counts, m) AS CASE WHEN ldp._drew(counts, m, m) THEN counts END;

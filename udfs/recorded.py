@@ -139,7 +139,8 @@ def _call(macro: str, reports: str | None, search_path: str, catalog: int, *colu
             "name the column, or pass the mechanism that drew the reports",
         )
     place, report, ldp = text_literal(reports), columns[0], macro.partition(".")[0]
-    drawn_by, condition = f"(SELECT {ldp}._recorded({_columns(report)}, false) FROM (FROM query_table({place}) LIMIT 0))", ""  # noqa: S608  # quoted
+    drawn_by = f"(SELECT {ldp}._recorded({_columns(report)}, false, false) FROM (FROM query_table({place}) LIMIT 0))"  # noqa: S608
+    condition = ""
     each = {report: report} if isinstance(report, str) else report
     with suppress(MechanismUnrecorded):
         for column in each.values():

@@ -74,10 +74,10 @@ class Aggregate:
         passed = [*over_counts, *(["record"] if RECORD in self.result else [])]
         yield _macro(result, dict.fromkeys(passed), self.result.replace(COUNTS, "counts").replace(RECORD, "record"))
         column = self.columns[0]
-        own = {"counts": counts, "m": f"{RECORDED}({column}, m)", "record": f"typeof(any_value({column}))"}
+        own = {"counts": counts, "m": f"{RECORDED}({column}, m, m)", "record": f"typeof(any_value({column}))"}
         yield _macro(self.name, over_reports | self._optional, _call(result, passed, own))
         if self.from_counts:
-            own = {"counts": f"{COMPARED}(counts, m)", "m": f"{RECORDED_COUNTS}(counts, m)"} if "m" in over_counts else {}
+            own = {"counts": f"{COMPARED}(counts, m)", "m": f"{RECORDED_COUNTS}(counts, m, m)"} if "m" in over_counts else {}
             own["record"] = "typeof(counts)"
             yield _macro(f"{self.name}_counts", over_counts | self._optional, _call(result, passed, own))
         if self.comment:
