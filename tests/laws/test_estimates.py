@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import norm
 
 import ldpsql
 from ldpsql import Counts, Estimate, merge
@@ -117,6 +118,27 @@ def test_an_estimate_that_ran_out_of_steps_is_certified_if_and_only_if_its_gap_i
         assert ended(steps, gap * 1.01) == ("certified", gap)
 
 
+def test_the_projection_of_an_inversion_is_the_nearest_distribution() -> None:
+    """That is, what is subtracted is the same for all values that keep a share, and not less for the others than they have."""
+    drawn = ["a"] * 70 + ["b"] * 100 + ["c"] * 140
+    raw, near = (
+        ldpsql.estimate(drawn, "krr(0.1, ['a', 'b', 'c'])", f"{name}(misfit='allow')").estimate for name in ("inv", "inv_p")
+    )
+    assert raw.min() < 0
+    taken = (raw - near)[near > 0]
+    assert taken == pytest.approx(np.full(len(taken), taken[0]))
+    assert (raw[near == 0] <= taken[0]).all()
+    assert near.sum() == pytest.approx(1)
+
+
+def test_a_start_is_taken_as_shares() -> None:
+    started = [
+        ldpsql.estimate(["a", "b"], mechanism("krr"), f"ibu(start={start}, stop=0)")
+        for start in ([0.8, 0.4, 0.4], [0.5, 0.25, 0.25])
+    ]
+    assert [list(one.estimate) for one in started] == [[0.5, 0.25, 0.25]] * 2
+
+
 TABLES = ("krr", "matrix", "hadamard_response", "truncated_geometric", "geometric", "olh", "hierarchy", "laplace", "piecewise")
 
 
@@ -135,18 +157,20 @@ def test_the_likelihood_its_gap_and_its_misfit_are_those_of_the_enumerated_repor
     assert best.diagnosis.log_likelihood >= estimate.diagnosis.log_likelihood
 
 
-@pytest.mark.parametrize("estimator", ["shared", "shared(errors='shared')"])
-def test_groups_that_are_alike_have_at_least_the_error_of_what_they_share(estimator: str) -> None:
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+@pytest.mark.parametrize("errors", ["own", "shared"])
+def test_groups_that_are_alike_have_at_least_the_error_of_what_they_share(errors: str, confidence: float) -> None:
     """A hundred groups with equal counts are estimated as one: what they share is known no better than from all reports."""
-    numbers = 200 * (truth(3) @ reports("krr").probabilities)
+    numbers, estimator = 200 * (truth(3) @ reports("krr").probabilities), f"shared(errors='{errors}', confidence={confidence})"
     with ldpsql.connect() as con:
         con.execute("CREATE TABLE reports AS FROM range(0) SELECT 0 AS g, 'a' AS r")
         for value, number in zip("abc", np.rint(numbers), strict=True):
             con.execute("INSERT INTO reports SELECT g, $1 FROM range(100) t(g), range($2)", [value, int(number)])
         ldpsql.estimate_groups(con, "reports", "e", report="r", keys=["g"], mechanism=mechanism("krr"), estimator=estimator)
         rows = con.execute("SELECT estimate, std_error, high - low FROM e ORDER BY g, value").fetchall()
-    pooled = ldpsql.estimate(reports("krr").counted(np.rint(numbers) * 100), mechanism("krr"))
+    pooled = ldpsql.estimate(reports("krr").counted(np.rint(numbers) * 100), mechanism("krr"), f"ibu(confidence={confidence})")
     own, error, width = (np.array(column).reshape(100, 3) for column in zip(*rows, strict=True))
     assert np.allclose(own, pooled.estimate, atol=0.01)
     assert (error >= 0.95 * pooled.std_error).all()
     assert (width >= 0.95 * (pooled.high - pooled.low)).all()
+    assert errors == "own" or width == pytest.approx(2 * norm.isf((1 - confidence) / 2) * error, rel=0.1)

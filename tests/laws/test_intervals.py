@@ -150,11 +150,23 @@ def test_the_interval_of_the_mean_of_a_key_holds_all_values_of_a_bin(name: str) 
 @pytest.mark.parametrize("name", sorted(BINS))
 def test_the_intervals_of_means_and_quantiles_hold_all_values_of_a_bin(name: str) -> None:
     estimate = estimated(reports(name).expected(np.eye(len(reports(name).chances))[1], MANY), name, "ibu")
+    assert estimate.variance().high >= 0.25  # half of all values may be at either end
     for answer in (estimate.mean(), estimate.quantile(0.5)):
         assert answer.estimate == pytest.approx(1.5, abs=1e-4)
         assert (answer.low, answer.high) == pytest.approx((1.0, 2.0), abs=1e-4)
         assert answer.low <= 1.0
         assert answer.high >= 2.0
+
+
+@pytest.mark.parametrize("name", ["truncated_geometric", "geometric"])
+def test_a_quantile_is_the_first_value_that_the_share_reaches(name: str) -> None:
+    values = len(reports(name).chances)
+    estimate = estimated(reports(name).expected(np.full(values, 1 / values), MANY), name, "ibu")
+    for place, value in enumerate(estimate.values.values.to_pylist()):
+        share = (place + 1) / values  # a whole number of values: rounding must not lead to the next one
+        assert estimate.quantile(share - 1e-4).estimate == value
+        assert estimate.quantile(min(share, 1 - 1e-9)).estimate == value
+        assert place == values - 1 or estimate.quantile(share + 1e-4).estimate > value
 
 
 # --- coverage, by summing over all counts that can occur ---

@@ -1,5 +1,8 @@
 """``python -m tests.mutants [--changed] [WORD ...]``: plant faults, run the tests that should find them, and print which did.
 
+``--log FILE`` keeps what became of each fault: the same command goes on where an earlier one ended. ``--minutes N`` plants no
+fault later than that, and says how many are left.
+
 Each worker has a copy of the project, so nothing is written into this one. The tests that find faults must pass without one.
 WORDs choose the faults whose file or description contains one of them. ``--changed`` chooses those of which the file or a file
 of tests has changed since the branch left origin/main (``--since COMMIT``), and a sample that differs from commit to commit if
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import shutil
@@ -20,7 +24,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from queue import SimpleQueue
@@ -30,6 +34,7 @@ from tests.mutants.mutant import ROOT, Mutant, table
 from tests.mutants.worker import SKIPPED
 
 SAMPLE = 12  # the most faults of a change
+LATE = 65  # the code of a fault for which there was no time
 
 
 def main() -> None:
@@ -39,11 +44,13 @@ def main() -> None:
     parser.add_argument("--changed", action="store_true", help="only faults whose files have changed, or a sample")
     parser.add_argument("--since", default="", metavar="COMMIT", help="changed since this commit")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="keep results here, and leave out faults that have one")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no fault later than this")
     asked = parser.parse_args()
     chosen = [one for one in table() if not asked.words or any(word in str(one) for word in asked.words)]
     if asked.changed or asked.since:
         chosen = of_changed(chosen, asked.since)
-    sys.exit(run(chosen, asked.jobs))
+    sys.exit(run(chosen, asked.jobs, asked.log, asked.minutes))
 
 
 def of_changed(mutants: list[Mutant], since: str) -> list[Mutant]:
@@ -56,20 +63,24 @@ def of_changed(mutants: list[Mutant], since: str) -> list[Mutant]:
     return [mutants[at] for at in sorted(chosen)]
 
 
-def run(mutants: list[Mutant], jobs: int) -> int:
+def run(mutants: list[Mutant], jobs: int, log: Path | None, minutes: float) -> int:
     """Print what became of each fault; return the exit code."""
-    start = time.monotonic()
+    start, results = time.monotonic(), logged(mutants, log)
+    left = [one for one in mutants if str(one) not in results]
     with (
         tempfile.TemporaryDirectory(prefix="ldpsql-mutants-") as folder,
-        Workers(Path(folder), min(jobs, len(mutants))) as workers,
+        Workers(Path(folder), min(jobs, len(left)), start + 60 * minutes, log) as workers,
     ):
-        results = workers.all(mutants)
-        found_by = sorted({result.by for result in results if result.found and result.by})
+        for one, result in zip(left, workers.all(left), strict=True):
+            results[str(one)] = result
+        found_by = sorted({result.by for one in left if (result := results[str(one)]).found and result.by})
         sound = workers.tried(None, found_by) if found_by else None
-    for where, ones in groupby(zip(mutants, results, strict=True), lambda pair: pair[0].file.split("/")[-2]):
-        of_room = [result.found for _, result in ones]
-        print(f"{where:16} {sum(of_room)} of {len(of_room)}")
-    pairs = [(one, result) for one, result in zip(mutants, results, strict=True) if result.code != SKIPPED]
+    for where, ones in groupby(sorted(mutants, key=lambda one: one.room), lambda one: one.room):
+        of_room = [results[str(one)].found for one in ones]
+        print(f"{where:12} {sum(of_room):3} of {len(of_room):3}")
+    pairs = [(one, results[str(one)]) for one in mutants if results[str(one)].code not in (SKIPPED, LATE)]
+    if late := sum(result.code == LATE for result in results.values()):
+        print(f"{late} were not planted within {minutes:g} minutes")
     for one, result in pairs:
         if not result.found:
             print(f"survived: {one}: {one.survives or 'no test found it'}")
@@ -80,6 +91,18 @@ def run(mutants: list[Mutant], jobs: int) -> int:
     minutes = (time.monotonic() - start) / 60
     print(f"{sum(result.found for _, result in pairs)} of {len(pairs)} killed in {minutes:.1f} minutes")
     return any(result.found == bool(one.survives) for one, result in pairs) or (sound is not None and sound.code != 0)
+
+
+def key(one: Mutant) -> tuple[str, str, str]:
+    """Return what a result in a log is the result of: a fault, its text, and the tests that should find it."""
+    return str(one), one.new, one.tests
+
+
+def logged(mutants: list[Mutant], log: Path | None) -> dict[str, Result]:
+    """Return the results in a log of faults whose text and tests are the same."""
+    rows = map(json.loads, log.read_text("utf-8").splitlines() if log and log.is_file() else [])
+    earlier = {tuple(row[:3]): Result(**row[3]) for row in rows}
+    return {str(one): earlier[key(one)] for one in mutants if key(one) in earlier}
 
 
 @dataclass(frozen=True)
@@ -101,13 +124,14 @@ class Result:
         """What became of the fault."""
         if self.found:
             return "killed" if self.by else "no end"
-        return "left out" if self.code == SKIPPED else "SURVIVED"
+        return "left out" if self.code in (SKIPPED, LATE) else "SURVIVED"
 
 
 class Workers:
     """Processes, each in a copy of the project, that plant faults."""
 
-    def __init__(self, folder: Path, number: int) -> None:
+    def __init__(self, folder: Path, number: int, end: float, log: Path | None) -> None:
+        self._end, self._log = end, log
         self._free: SimpleQueue[Worker] = SimpleQueue()
         self._all = [Worker(folder / str(place)) for place in range(number)]
         for worker in self._all:
@@ -122,18 +146,24 @@ class Workers:
 
     def all(self, mutants: list[Mutant]) -> list[Result]:
         """Plant all faults, and print each as soon as it is known what becomes of it."""
-        with ThreadPoolExecutor(len(self._all)) as threads:
+        with ThreadPoolExecutor(len(self._all) or 1) as threads:
             return list(threads.map(lambda one: self.tried(one, one.tests.split()), mutants))
 
     def tried(self, one: Mutant | None, tests: list[str]) -> Result:
         """Run tests with a fault or, as a check of the tests, without one."""
         worker = self._free.get()
+        if one and time.monotonic() > self._end:
+            self._free.put(worker)
+            return Result(LATE, "", 0.0, "")
         try:
             result = Result(**worker.tried(one.file if one else None, one.planted() if one else "", tests))
         finally:
             self._free.put(worker)
         if result.code not in (0, 1, 2, None, SKIPPED):
             raise SystemExit(f"{result.log}\n{one}: pytest cannot run {' '.join(tests)}")
+        if one and self._log:
+            with self._log.open("a", encoding="utf-8") as kept:
+                kept.write(json.dumps([*key(one), asdict(result)]) + "\n")
         if one:
             print(f"{result.word:8} {result.seconds:4.0f} s  {one}  {result.by}", flush=True)
         return result

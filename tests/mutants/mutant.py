@@ -31,6 +31,11 @@ class Mutant:
     def __str__(self) -> str:
         return f"{self.file}: {self.does}"
 
+    @property
+    def room(self) -> str:
+        """The room of the file."""
+        return self.file.split("/")[1]
+
     def planted(self, root: Path = ROOT) -> str:
         """Return the text of the file with the fault.
 

@@ -68,7 +68,7 @@ MUTANTS = (
         'return "" if config.full_refresh is False else "incremental without full_refresh=false"',
         'return ""',
         "dbt build --full-refresh draws reports again",
-        "tests/test_dbt.py",
+        "tests/test_dbt.py::test_whatever_dbt_would_draw_again_stops_the_project",
     ),
     Mutant(
         "ldpsql/dbt/releases.py",
@@ -82,7 +82,7 @@ MUTANTS = (
         '        if command == "show":',
         "        if False:",
         "dbt show draws reports that nobody keeps",
-        "tests/test_dbt.py",
+        "tests/test_dbt.py::test_whatever_dbt_would_draw_again_stops_the_project",
     ),
     # Exported SQL
     Mutant(
@@ -183,7 +183,7 @@ MUTANTS = (
         "return path.as_uri() if path.is_absolute() else quote(path.as_posix())",
         "return path.as_uri() if path.is_absolute() else path.as_posix()",
         "a file with a space in its name has no address in a review",
-        "tests/test_lint.py tests/test_policy_review.py tests/test_uses.py",
+        "tests/test_policy_review.py::test_addresses_of_files_in_sarif_are_percent_encoded",
     ),
     # What errors say
     Mutant(
@@ -191,27 +191,29 @@ MUTANTS = (
         "_kept(part, names if place % 2 else names | _DUCKDB)",
         "_kept(part, names | _DUCKDB)",
         "a name from data that is a word of DuckDB is repeated within quotes",
-        "tests/test_hygiene.py tests/test_cli.py",
+        "tests/test_hygiene.py::test_no_error_of_sql_shows_a_value "
+        "tests/test_hygiene.py::test_no_error_of_the_command_line_shows_a_value",
     ),
     Mutant(
         "ldpsql/errors/wording.py",
         '    if suggestion and "…" not in sentence:',
         "    if suggestion:",
         "a suggestion that resembles a raw value is shown",
-        "tests/test_hygiene.py tests/test_cli.py",
+        "tests/test_hygiene.py::test_no_error_of_sql_shows_a_value "
+        "tests/test_hygiene.py::test_no_error_of_the_command_line_shows_a_value",
     ),
     Mutant(
         "ldpsql/errors/boundary.py",
         "    refusal.__cause__ = refusal.__context__ = None",
         "    refusal.__cause__ = None",
         "the traceback of an error holds the columns of the error before it",
-        "tests/test_tracebacks.py",
+        "tests/test_tracebacks.py::test_no_frame_and_no_exception_behind_an_error_holds_a_value",
     ),
     Mutant(
         "ldpsql/ledger/permanent.py",
         "        if shared:",
         "        if False:",
         "a key that others can read is used",
-        "tests/test_permanent_runs.py tests/test_perturb_once.py tests/test_permanent_charges.py",
+        "tests/test_perturb_once.py::test_a_lost_damaged_shared_or_other_key_is_reported",
     ),
 )

@@ -26,7 +26,7 @@ import pytest
 
 OPTIONS = ["-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain", "--timeout=120"]
 IGNORED = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-MOST_SECONDS = 400
+MOST_SECONDS = 300
 SKIPPED = 64  # the code if all tests were skipped, as those in Node are where there is none
 _EXTRAS = ("ldpsql.dbt", "ldpsql.spark", "ldpsql.__main__")
 _LATER = ("pandas", "narwhals", "sqlglot", "scipy.linalg", "scipy.optimize", "scipy.special", "scipy.stats", "typer.testing")
