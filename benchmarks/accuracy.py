@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.figures import Figure, at_most, public_file, wanted
 from ldpsql import LdpError, Likelihood
-from ldpsql.inference.counting import operator_of
-from ldpsql.inference.operators import DenseOperator, Floats, KeepOrSpreadOperator
+from ldpsql.functions import registry
+from ldpsql.inference.operators import Floats, KeepOrSpreadOperator
 from ldpsql.mechanisms.base import certify
-from ldpsql.registry.registry import registry
+from ldpsql.testing import DenseOperator, operator_of
 
 SOURCES = {
     "adult_census_income.parquet": "UCI Adult, CC BY 4.0",

@@ -26,8 +26,8 @@ from benchmarks.figures import Figure, at_most, public_file
 from benchmarks.margins import kept
 from benchmarks.several_columns import made
 from ldpsql.estimates.table_planning import plan_tables
+from ldpsql.functions import registry
 from ldpsql.inference.operators import Floats
-from ldpsql.registry.registry import registry
 
 DRAW = np.random.default_rng()  # of the data and of the published way only
 EPSILONS, DRAWS, PEOPLE, FIRST = ("1", "2", "4"), 20, 20_000, 0.1

@@ -20,21 +20,12 @@ from benchmarks.figures import Figure, against, at_least, at_most, peak_mebibyte
 from ldpsql import Fit, Likelihood, Status
 from ldpsql.channels import SetChannel
 from ldpsql.estimates.uncertainty import intervals
-from ldpsql.inference.counting import operator_of
-from ldpsql.inference.operators import (
-    DenseOperator,
-    Floats,
-    KeepOrSpreadOperator,
-    Operator,
-    SupportOperator,
-    collapsed,
-    packed,
-    stacked,
-)
+from ldpsql.functions import registry
+from ldpsql.inference.operators import Floats, KeepOrSpreadOperator, Operator, SupportOperator, collapsed, packed, stacked
 from ldpsql.inference.solver.mle import em_step, solve, uniform
 from ldpsql.inference.solver.objective import Point
 from ldpsql.mechanisms.base import certify
-from ldpsql.registry.registry import registry
+from ldpsql.testing import DenseOperator, operator_of
 
 T = TypeVar("T")
 TOLERANCE = 1e-9

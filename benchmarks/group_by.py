@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from benchmarks.figures import Figure, against, at_most, public_file
 from ldpsql import Likelihood
-from ldpsql.inference.counting import operator_of
+from ldpsql.functions import registry
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import certify
-from ldpsql.registry.registry import registry
+from ldpsql.testing import operator_of
 
 CENSUS = "adult_census_income.parquet"
 CHOICES = ("inv_p", "ibu", "empirical_bayes", "pool")

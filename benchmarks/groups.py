@@ -30,10 +30,10 @@ from benchmarks.figures import Figure, against, at_least, at_most, public_file, 
 from ldpsql import Likelihood
 from ldpsql.channels import SetChannel
 from ldpsql.estimators import Estimator
-from ldpsql.inference.counting import operator_of
+from ldpsql.functions import registry
 from ldpsql.inference.operators import Floats, KeepOrSpreadOperator, observed
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.registry.registry import registry
+from ldpsql.testing import operator_of
 
 SINGLE = ("inv_p", "inv_n", "ibu", "empirical_bayes(loss='both')", "pool")
 CHOSEN = ("best",)  # what the groups are compared with if the others take long, or are known to be worse

@@ -20,13 +20,13 @@ import ldpsql
 from benchmarks.figures import Figure, against, at_most, public_file
 from ldpsql import certify
 from ldpsql.channels import KeyValue, Sets, SignedBits
-from ldpsql.inference.counting import operator_of
+from ldpsql.functions import registry
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Operator, observed, packed
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.pairs.estimation import estimate_key_value
 from ldpsql.pairs.shown import Shown, shown
-from ldpsql.registry.registry import registry
+from ldpsql.testing import operator_of
 
 RATINGS = "ecommerce_clothing_key_rating.parquet"
 Floats = NDArray[np.float64]

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from benchmarks.figures import Figure, against, at_most, peak_mebibytes, public_file
 from ldpsql.channels import OrthogonalHash
-from ldpsql.estimates.estimate import Estimate, estimate_column, estimate_counts
-from ldpsql.inference.counting import operator_of
+from ldpsql.estimates.estimate import Estimate, estimate_column
+from ldpsql.functions import registry
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.registry.registry import registry
+from ldpsql.testing import estimate_counts, operator_of
 
 RNG = np.random.default_rng(11)
 # values, reports

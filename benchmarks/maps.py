@@ -14,9 +14,10 @@ import pyarrow as pa
 
 import ldpsql
 from benchmarks.figures import Figure, against, at_least, at_most, in_turns, peak_mebibytes
-from ldpsql.estimates.estimate import Estimate, estimate_counts
+from ldpsql.estimates.estimate import Estimate
+from ldpsql.functions import registry
 from ldpsql.mechanisms import certify, certify_values
-from ldpsql.registry.registry import registry
+from ldpsql.testing import estimate_counts
 
 SMALL, LARGE = "planar_geometric(0.2, 24, 16)", "planar_geometric(0.2, 300, 300)"
 PLACES = 40
@@ -112,8 +113,8 @@ def memory() -> Figure:
     code = """
 import numpy as np, ldpsql
 from ldpsql.mechanisms import certify_values
-from ldpsql.registry.registry import registry
-from ldpsql.estimates.estimate import estimate_counts
+from ldpsql.functions import registry
+from ldpsql.testing import estimate_counts
 mechanism = registry().mechanism("planar_laplace(0.2, 400, 400)")
 drawn = certify_values(mechanism).channel.draw(np.arange(200_000, dtype=np.int32) % 160_000)
 counts = np.bincount(drawn, minlength=160_000)[None].astype(float)

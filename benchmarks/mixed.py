@@ -14,13 +14,14 @@ import numpy as np
 import ldpsql
 from benchmarks.figures import Figure, against, at_most, in_turns
 from ldpsql import Mechanism
-from ldpsql.estimates.estimate import Estimates, estimate_counts, estimate_likelihood
+from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Variance
-from ldpsql.inference.counting import column_likelihood, operator_of
+from ldpsql.functions import registry
+from ldpsql.inference.counting import column_likelihood
 from ldpsql.inference.mixed import Mixed
 from ldpsql.inference.operators import Floats, StackOperator
 from ldpsql.mechanisms.base import certify
-from ldpsql.registry.registry import registry
+from ldpsql.testing import estimate_counts, operator_of
 
 GROUPS = 200
 

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figures import Figure, at_least, at_most
-from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.functionals import Mean, Quantile, RangeShare
 from ldpsql.estimates.linear import _bounded
-from ldpsql.inference.counting import operator_of
+from ldpsql.functions import registry
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Operator
-from ldpsql.registry.registry import registry
+from ldpsql.testing import estimate_counts, operator_of
 
 N = 100_000
 LEAST, MOST = 0.93, 0.97

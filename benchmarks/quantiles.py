@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figures import Figure, at_most
-from ldpsql.estimates.estimate import Estimates, estimate_counts
+from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.functionals import Quantile, Quantiles, RangeShare
-from ldpsql.inference.counting import operator_of
+from ldpsql.functions import registry
 from ldpsql.inference.operators import Floats
-from ldpsql.registry.registry import registry
+from ldpsql.testing import estimate_counts, operator_of
 
 N, GROUPS = 100_000, 100
 LEVELS = (0.5, 0.9)

@@ -20,9 +20,9 @@ from scipy.linalg import hadamard
 
 from benchmarks.figures import DATA, Figure, at_most
 from ldpsql.estimates.estimate import estimate_column
+from ldpsql.functions import registry
 from ldpsql.inference.operators.tree import Parents, Tree
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.registry.registry import registry
 
 FANOUT, RANGES, LEAST = 5, 200, 4
 Floats = NDArray[np.float64]

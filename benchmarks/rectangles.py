@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figures import Figure, at_least, at_most, public_file
-from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.rectangles import Rectangle, RectangleShares, region_of
+from ldpsql.functions import registry
 from ldpsql.mechanisms.base import Mechanism, certify_values
-from ldpsql.registry.registry import registry
+from ldpsql.testing import estimate_counts
 
 COLUMNS, ROWS, ASKED = 24, 16, 200
 HELD_OUT = "ibu(stop='held_out')"

@@ -18,9 +18,9 @@ from benchmarks.figures import Figure, against, at_most, public_file
 from ldpsql.domains.product import Product
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimates.table_planning import plan_tables
+from ldpsql.functions import registry
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import Mechanism
-from ldpsql.registry.registry import registry
 
 LARGE = ("workclass", "education", "marital_status", "occupation", "sex")
 TABLES = ((("marital_status", "income"), 0.035), (("education", "income"), 0.10), (("education", "occupation"), 0.50))

@@ -18,8 +18,8 @@ from ldpsql.estimates.contrasts import difference
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.measures import Measure
 from ldpsql.estimates.tables import Margin, MeanOf, Share
+from ldpsql.functions import registry
 from ldpsql.inference.operators import Floats, operator
-from ldpsql.registry.registry import registry
 
 EPSILONS, PEOPLE, DRAWS = ("0.5", "1", "2", "4"), 50_000, 300
 SCHOOLS = np.array([0.3, 0.3, 0.2, 0.15, 0.05])

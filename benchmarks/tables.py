@@ -14,11 +14,11 @@ import polars as pl
 import ldpsql
 from benchmarks.figures import Figure, at_most, public_file
 from benchmarks.several_columns import LARGE, shares, split
+from ldpsql.functions import registry
 from ldpsql.inference.counting import column_likelihood
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import simplex_projection
-from ldpsql.registry.registry import registry
 
 LINES = (
     (("education", "sex"), (1, 2)),

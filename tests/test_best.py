@@ -11,8 +11,7 @@ import pytest
 from ldpsql import certify
 from ldpsql.estimators import Floats, Likelihood
 from ldpsql.functions import registry
-from ldpsql.inference.counting import operator_of
-from ldpsql.inference.operators import DenseOperator
+from ldpsql.testing import DenseOperator, operator_of
 
 PLACES = np.arange(60)
 BELL = np.exp(-(((PLACES - 21) / 7.0) ** 2))

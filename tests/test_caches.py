@@ -10,8 +10,8 @@ from duckdb import DuckDBPyConnection
 from ldpsql import certify, privic
 from ldpsql.caches import ByteCache, footprint
 from ldpsql.functions import MECHANISMS, registry
-from ldpsql.inference.counting import operator_of
 from ldpsql.mechanisms import base
+from ldpsql.testing import operator_of
 
 KILOBYTE = 1 << 10
 

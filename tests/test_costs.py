@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.planning import compare, over_declared_values
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
 
 _WIDE = "list_transform(range(1000), lambda i: list_transform(range(1000), lambda j: abs(i - j)))"
 REFUSED = {

@@ -11,13 +11,12 @@ from duckdb import DuckDBPyConnection, Error
 
 from ldpsql import Status
 from ldpsql.errors import InvalidParameter, OutOfTime
-from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimators import check
 from ldpsql.functions import Mean, Quantile, Quantiles, RangeShare, registry
-from ldpsql.inference.counting import operator_of
 from ldpsql.inference.deadline import soonest, until
-from ldpsql.inference.operators import DenseOperator, ProductOperator
+from ldpsql.inference.operators import ProductOperator
 from ldpsql.mechanisms import base
+from ldpsql.testing import DenseOperator, estimate_counts, operator_of
 
 FIVE_THOUSAND = "ldp.oue(1, range(5000))"
 

@@ -13,16 +13,14 @@ import pytest
 import ldpsql
 from ldpsql import Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, Status, certify
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
-from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.uncertainty import intervals
 from ldpsql.estimators import Floats, Limits, em_step, simplex_projection, uniform
 from ldpsql.functions import GroupedCounts, aligned, registry
-from ldpsql.inference.counting import operator_of
 from ldpsql.inference.goodness import log_fit_p_value
-from ldpsql.inference.operators import DenseOperator, KeepOrSpreadOperator, operator
+from ldpsql.inference.operators import KeepOrSpreadOperator, operator
 from ldpsql.inference.solver.mle import maximise
 from ldpsql.inference.solver.uniqueness import identified, unique
-from ldpsql.testing import check_estimator
+from ldpsql.testing import DenseOperator, check_estimator, estimate_counts, operator_of
 from tests import seeds
 
 ESTIMATORS = sorted(registry().estimators)

@@ -9,10 +9,11 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Likelihood, certify, partial_supports
-from ldpsql.estimates.estimate import estimate_counts, estimate_likelihood
+from ldpsql.estimates.estimate import estimate_likelihood
 from ldpsql.functions import ROW, Mean, RangeShare, Variance, registry
 from ldpsql.inference.operators import SupportOperator
 from ldpsql.inference.score_intervals import cut
+from ldpsql.testing import estimate_counts
 
 ESTIMATORS = ("inv", "inv_n", "inv_p", "base_cut", "ibu", "pool", "empirical_bayes", "corrected_em", "em_mr", "ems")
 SPECS = ("krr(1, {})", "krr(4, {})", "truncated_geometric(1, 0, 5)", "truncated_geometric(3, 0, 5)", "laplace(2, 0, 5, bins=6)")

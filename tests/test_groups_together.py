@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 import ldpsql
 from ldpsql import Likelihood, Status, certify
-from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimators import Limits, certain_parts, em_step, split, uniform, until_still
 from ldpsql.functions import registry
-from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import KeepOrSpreadOperator
+from ldpsql.testing import estimate_counts, operator_of
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed

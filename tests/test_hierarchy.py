@@ -21,10 +21,8 @@ from ldpsql.channels.level_hashes import LevelHashes
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import MissingValue, OutsideDomain, WrongType
 from ldpsql.estimates.bands import Band, _part
-from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.functions import Estimates, Mean, Quantile, Quantiles, RangeShare, RangeShares, fingerprint, registry
-from ldpsql.inference.counting import operator_of
-from ldpsql.inference.operators import DenseOperator, ExtendedOperator, LevelsOperator, Operator, Ranges, StackOperator
+from ldpsql.inference.operators import ExtendedOperator, LevelsOperator, Operator, Ranges, StackOperator
 from ldpsql.inference.operators.ranges import range_variances
 from ldpsql.inference.operators.tree import Parents, Tree
 from ldpsql.mechanisms import (
@@ -40,7 +38,7 @@ from ldpsql.mechanisms import (
     response_to,
 )
 from ldpsql.mechanisms.trees import range_error, scatter
-from ldpsql.testing import check_mechanism
+from ldpsql.testing import DenseOperator, check_mechanism, estimate_counts, operator_of
 from tests import seeds
 
 RNG = seeds.generator(__name__)

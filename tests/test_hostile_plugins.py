@@ -50,7 +50,8 @@ from ldpsql.registry.registry import Plugin
 
 HEAD = """
 from ldpsql import CategoricalMechanism, KeepOrSpread, hookimpl
-from ldpsql.privacy.claims import Epsilon, PureLdp
+from ldpsql import Epsilon
+from ldpsql.mechanisms import PureLdp
 
 
 class Quiet(CategoricalMechanism):

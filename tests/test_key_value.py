@@ -35,7 +35,6 @@ from ldpsql.errors import (
 )
 from ldpsql.estimators import Floats
 from ldpsql.functions import ROW, Mixed, Perturbed, Repeated, check_ordered, estimate_key_value, registry
-from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import BinOperator, observed, packed
 from ldpsql.mechanisms import TOTAL, BinBits, KeepOrWindow, SignedBits
 from ldpsql.mechanisms.audit import empirical, listed
@@ -43,7 +42,7 @@ from ldpsql.mechanisms.information import mutual_information
 from ldpsql.pairs.shown import shown
 from ldpsql.pairs.sizes import lost_if_geometric
 from ldpsql.privacy.certificate import certificate
-from ldpsql.testing import check_mechanism
+from ldpsql.testing import check_mechanism, operator_of
 from tests import seeds
 from tests.commands import printed
 

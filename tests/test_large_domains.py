@@ -16,7 +16,6 @@ from ldpsql.channels.hashed import HashChannel
 from ldpsql.channels.randomness import random_words
 from ldpsql.channels.splitmix import hashed, hashing_to
 from ldpsql.errors import InvalidParameter, NotApplicable, NotReports
-from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimators import block_maximum, maximum_likelihood
 from ldpsql.functions import fingerprint, registry
 from ldpsql.inference.counting import column_likelihood
@@ -25,6 +24,7 @@ from ldpsql.inference.operators.supports import MOST_PAIRS
 from ldpsql.inference.solver.mle import solve
 from ldpsql.inference.solver.remembered import _SOLVED
 from ldpsql.mechanisms import TOTAL, OrthogonalHash, PrivateHash, base, certify
+from ldpsql.testing import estimate_counts
 from plugins.mechanisms.olh import Olh
 
 VALUES, REPORTS = 10_000, 200_000

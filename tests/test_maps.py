@@ -24,9 +24,8 @@ from ldpsql.channels.alias import AliasTables
 from ldpsql.channels.planar_decay import PlanarDecay
 from ldpsql.errors import InvalidParameter, NotApplicable, NotPrivate
 from ldpsql.estimates.distances import emd
-from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.functions import Region, estimator_of_shares, registry
-from ldpsql.inference.operators import DenseOperator, PlaneOperator
+from ldpsql.inference.operators import PlaneOperator
 from ldpsql.inference.solver import mle
 from ldpsql.inference.solver.mle import solve
 from ldpsql.mechanisms import TOTAL, MetricLdp, certify, certify_values, clamped_plane, reduced
@@ -34,6 +33,7 @@ from ldpsql.pages.report import report_page
 from ldpsql.privacy import planar
 from ldpsql.privacy.certificate import certificate
 from ldpsql.privacy.metric import Grid
+from ldpsql.testing import DenseOperator, estimate_counts
 from tests.commands import run
 from tests.seeds import generator
 

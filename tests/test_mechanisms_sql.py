@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import ldpsql
 from ldpsql import KeepOrSpread, LdpError, certify
 from ldpsql.functions import registry
-from ldpsql.inference.counting import operator_of
 from ldpsql.mechanisms import audit
+from ldpsql.testing import operator_of
 from tests.properties import patient
 
 CALLS = {

@@ -20,17 +20,10 @@ from ldpsql.estimates.estimate import estimate_likelihood
 from ldpsql.estimates.planning import mean_error
 from ldpsql.estimators import Limits, uniform
 from ldpsql.functions import Estimates, GroupedCounts, Mean, Mixed, Perturbed, Repeated, estimated, registry
-from ldpsql.inference.counting import operator_of
 from ldpsql.inference.goodness import log_fit_p_value
-from ldpsql.inference.operators import (
-    DenseOperator,
-    KeepOrSpreadOperator,
-    MixedKeepOrSpreadOperator,
-    Operator,
-    ProductOperator,
-    StackOperator,
-)
+from ldpsql.inference.operators import KeepOrSpreadOperator, MixedKeepOrSpreadOperator, Operator, ProductOperator, StackOperator
 from ldpsql.inference.solver.mle import maximise
+from ldpsql.testing import DenseOperator, operator_of
 from tests import seeds
 
 ESTIMATORS = sorted(name for name in registry().estimators if not registry().estimator(name).needs_groups)

@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.functions import GroupedCounts, SomeColumns, registry, text_literal
-from ldpsql.inference.counting import operator_of
+from ldpsql.testing import operator_of
 from tests import commands
 
 COLUMNS = "plan=krr(2, ['a', 'b']), age={age}, paid=krr(2, [false, true])"

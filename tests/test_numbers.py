@@ -10,13 +10,11 @@ from duckdb import DuckDBPyConnection
 from scipy.special import ndtr
 
 from ldpsql import Likelihood, Mechanism, estimate
-from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.linear import Linear, _bounded
 from ldpsql.functions import Functional, Mean, Quantile, RangeShare, Variance, registry
-from ldpsql.inference.counting import operator_of
-from ldpsql.inference.operators import DenseOperator
 from ldpsql.inference.operators.weights import ReportWeights, ramps
 from ldpsql.inference.score_intervals import deviations, half_width
+from ldpsql.testing import DenseOperator, estimate_counts, operator_of
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed

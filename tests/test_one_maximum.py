@@ -16,11 +16,11 @@ from ldpsql import Fit, Likelihood, Status
 from ldpsql.estimators import Limits, maximum_likelihood
 from ldpsql.functions import Mean, Quantile, registry
 from ldpsql.inference.deadline import until
-from ldpsql.inference.operators import DenseOperator
 from ldpsql.inference.solver import mle
 from ldpsql.inference.solver.objective import Point
 from ldpsql.inference.solver.remembered import _SOLVED
 from ldpsql.mechanisms import certify_values
+from ldpsql.testing import DenseOperator
 
 ESTIMATORS = ["ibu", "ems", "pool", "inv", "best"]
 MECHANISMS = ["krr(1, [1, 2, 3, 4, 5, 6])", "square_wave(1, 0, 1, bins=12)", "subset_selection(2, [1, 2, 3, 4, 5, 6, 7, 8])"]

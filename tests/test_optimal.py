@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ldpsql.errors import InvalidParameter
+from ldpsql.functions import registry
 from ldpsql.mechanisms import certify
-from ldpsql.registry.registry import registry
 from ldpsql.testing import enumerated
 
 SIZE = 6

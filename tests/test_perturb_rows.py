@@ -19,7 +19,7 @@ import ldpsql
 from ldpsql.bulk.writing import shuffling
 from ldpsql.functions import random_arrangement, random_order, random_parts
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanisms.sampling import plausible
+from ldpsql.testing import plausible
 from tests import seeds
 from tests.commands import printed
 

@@ -23,14 +23,13 @@ from ldpsql.cli.output import Format
 from ldpsql.errors import InternalError, InvalidEpsilon, InvalidParameter
 from ldpsql.estimates import planning
 from ldpsql.estimates.asked import Asked, Question, on_a_line
-from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.planning import compare, expected_error, mean_error, over_declared_values
 from ldpsql.estimates.questions import Candidate, Estimators, answers_to
 from ldpsql.functions import Mean, registry
-from ldpsql.inference.counting import operator_of
 from ldpsql.mechanisms import OrthogonalHash, best_squares, counts_of_squares, hash_symbols, prime_power
 from ldpsql.mechanisms.squares import rectangle_error
 from ldpsql.mechanisms.trees import scatter
+from ldpsql.testing import estimate_counts, operator_of
 from tests.commands import run
 
 N, ROUNDS = 20_000, 40

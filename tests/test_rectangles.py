@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 import ldpsql
 from ldpsql import Epsilon, KeepOrSpread, Mechanism, certify
 from ldpsql.errors import InvalidDomain, InvalidParameter, OutsideDomain
-from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.rectangles import Rectangle, check_cells, region_of
 from ldpsql.functions import Estimates, RectangleShares, Region, registry
-from ldpsql.inference.counting import operator_of
 from ldpsql.mechanisms import Levels, PureLdp, best_squares, counts_of_squares
 from ldpsql.mechanisms.squares import rectangle_error
 from ldpsql.mechanisms.trees import scatter
-from ldpsql.testing import check_mechanism
+from ldpsql.testing import check_mechanism, estimate_counts, operator_of
 from tests import seeds
 from tests.commands import run
 

@@ -33,7 +33,7 @@ import resource, sys, warnings
 import duckdb, ldpsql
 from ldpsql.errors import LdpError
 from ldpsql.mechanisms.base import certify
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
 
 warnings.simplefilter("ignore")
 GOOD = dict(epsilon="1", domain=["a", "b", "c", "d"], keys=["a", "b"], low="0", high="9", columns="2", rows="2")
@@ -89,7 +89,7 @@ from fractions import Fraction
 from ldpsql.errors import InvalidParameter
 from tests import commands
 from ldpsql.mechanisms.base import certify
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30,) * 2)
 for spec in (
     {"mechanism": "krr", "epsilon": 1, "domain": range(10**8)},

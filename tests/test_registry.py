@@ -318,7 +318,8 @@ CLOSURE = """
 import gc, types
 import ldpsql, pyarrow as pa
 from ldpsql.functions import Macros, Scalar, guarded, hookimpl
-from ldpsql.registry.registry import Plugin, registry
+from ldpsql.registry.registry import Plugin
+from ldpsql.functions import registry
 
 def ldpsql_functions():
     summand = 41

@@ -12,8 +12,9 @@ from ldpsql import Likelihood, Mechanism, Status
 from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable
 from ldpsql.estimators import Floats, folds, generator, maximum_likelihood, redrawn
 from ldpsql.functions import registry
-from ldpsql.inference.operators import DenseOperator, KeepOrSpreadOperator, merged, observed
+from ldpsql.inference.operators import KeepOrSpreadOperator, merged, observed
 from ldpsql.mechanisms import TOTAL, IndependentBits
+from ldpsql.testing import DenseOperator
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed

@@ -12,8 +12,7 @@ from ldpsql.estimators import Estimator, Floats, Likelihood
 from ldpsql.estimators.sharing.directions import Coefficients, Directions, ranks
 from ldpsql.estimators.sharing.normal import scores
 from ldpsql.functions import registry
-from ldpsql.inference.counting import operator_of
-from ldpsql.inference.operators import DenseOperator
+from ldpsql.testing import DenseOperator, operator_of
 
 WAVE = "square_wave(epsilon=1, low=0, high=24, bins=24)"
 GRID = "planar_geometric(epsilon=2, columns=6, rows=5, side=0.5)"

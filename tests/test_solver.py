@@ -13,9 +13,7 @@ from ldpsql import Likelihood, Status, certify
 from ldpsql.channels import SetChannel, TableChannel
 from ldpsql.estimators import Floats, Limits, uniform
 from ldpsql.functions import registry
-from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import (
-    DenseOperator,
     KeepOrSpreadOperator,
     Operator,
     SquareGeometricOperator,
@@ -31,6 +29,7 @@ from ldpsql.inference.solver.mle import _ended, maximise, solve
 from ldpsql.inference.solver.objective import Point
 from ldpsql.inference.solver.squarem import squarem_step
 from ldpsql.inference.solver.uniqueness import unique
+from ldpsql.testing import DenseOperator, operator_of
 from tests import seeds
 
 ONE = np.ones(1)

@@ -15,13 +15,12 @@ import ldpsql
 from ldpsql import KeyValueMechanism, Mechanism
 from ldpsql.domains.ranges import Bins, Steps
 from ldpsql.errors import InvalidParameter, OutsideDomain
-from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.notebook import html
 from ldpsql.estimates.scale import between
 from ldpsql.functions import MECHANISMS, ROW, Estimates, Mean, Quantile, RangeShare, Variance, registry
-from ldpsql.inference.counting import operator_of
 from ldpsql.inference.score_intervals import deviations
 from ldpsql.mechanisms import certify_values
+from ldpsql.testing import estimate_counts, operator_of
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed

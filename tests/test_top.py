@@ -14,11 +14,11 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.estimate import estimate_column, estimate_counts
+from ldpsql.estimates.estimate import estimate_column
 from ldpsql.estimates.top import largest
 from ldpsql.functions import Top, registry, tops
-from ldpsql.inference.counting import operator_of
 from ldpsql.inference.score_intervals import deviations, exact_ends
+from ldpsql.testing import estimate_counts, operator_of
 from tests import seeds
 from tests.commands import run
 

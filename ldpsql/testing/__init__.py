@@ -2,11 +2,16 @@
 
 In the tests of your plugin, call `check_mechanism` on a few instances and `check_estimator` on every estimator class. They
 raise `AssertionError` with the claim that failed. `enumerated` lists the reports of a small mechanism with their exact
-probabilities, for checks of your own.
+probabilities, for checks of your own. `operator_of`, `DenseOperator` and `estimate_counts` make likelihoods and estimates from
+tables of counts, for which no report is drawn; `plausible` says whether draws follow their probabilities.
 """
 
 from __future__ import annotations
 
+from ldpsql.estimates.estimate import estimate_counts
+from ldpsql.inference.counting import operator_of
+from ldpsql.inference.operators import DenseOperator
+from ldpsql.mechanisms.sampling import plausible
 from ldpsql.testing.channels import check_rows, check_sampler
 from ldpsql.testing.enumeration import Enumeration, enumerated
 from ldpsql.testing.estimators import check_estimator
@@ -15,12 +20,16 @@ from ldpsql.testing.trials import examples
 from ldpsql.testing.words import insecure_words_for_tests
 
 __all__ = [
+    "DenseOperator",
     "Enumeration",
     "check_estimator",
     "check_mechanism",
     "check_rows",
     "check_sampler",
     "enumerated",
+    "estimate_counts",
     "examples",
     "insecure_words_for_tests",
+    "operator_of",
+    "plausible",
 ]

@@ -1,8 +1,8 @@
 """Plant faults in a copy of the project, one after the other: ``python -m tests.mutants.worker``, started inside the copy.
 
-Everything is imported once. Each fault is a fork of this process, in which the functions that differ get the code of the faulty
-file; a fault outside functions, or in a file that is not Python, runs in a new interpreter. Processes that the tests start
-read the faulty file itself.
+Everything is imported, and the registry loaded, once. Each fault is a fork of this process, in which the functions that differ get
+the code of the faulty file; a fault outside functions, or in a file that is not Python, runs in a new interpreter. Processes that
+the tests start read the faulty file itself.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from types import CodeType, FunctionType
 
 import pytest
 
+from ldpsql.functions import registry
+
 OPTIONS = ["-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain", "--timeout=120"]
 IGNORED = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
 MOST_SECONDS = 300
@@ -41,6 +43,7 @@ def main() -> None:
     for package in _LATER:
         import_module(package)
     os.environ["LDPSQL_NATIVE"] = "0"  # faults are planted in the Python that kernels take the place of
+    registry()
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # what a faulty file compiles to must not stay
     for line in sys.stdin:
         print(json.dumps(tried(**json.loads(line))), flush=True)

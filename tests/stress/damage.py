@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from ldpsql.errors import LdpError, LedgerError
+from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms.base import Mechanism
-from ldpsql.registry.registry import registry
 
 USERS = [f"user {number}" for number in range(300)]
 

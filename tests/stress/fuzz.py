@@ -31,10 +31,10 @@ import duckdb
 import polars as pl  # noqa: F401  # asks for pandas once, before it is hidden
 
 import ldpsql
+from ldpsql import Epsilon
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import LdpError
-from ldpsql.privacy.claims import Epsilon
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
 from tests.seeds import SEED
 from tests.stress.statements import CANARY, Statements
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import ldpsql
 from ldpsql.errors import BudgetExceeded, UnknownRelease
+from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.registry.registry import registry
 
 WRITERS = 8
 AFFORDED = 25  # releases of each dataset

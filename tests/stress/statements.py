@@ -10,7 +10,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.engine.arguments import Arguments
 from ldpsql.engine.functions import Scalar
-from ldpsql.registry.registry import registry
+from ldpsql.functions import registry
 
 CANARY = "canary-7f3a"  # in the columns of the tables, never in an argument that the caller writes
 NAMES = """
