@@ -1,8 +1,8 @@
 """Plant faults in a copy of the project, one after the other: ``python -m tests.mutants.worker``, started inside the copy.
 
-Everything is imported, and the registry loaded, once. Each fault is a fork of this process, in which the functions that differ get
-the code of the faulty file; a fault outside functions, or in a file that is not Python, runs in a new interpreter. Processes that
-the tests start read the faulty file itself.
+Everything is imported, and the registry loaded, once. Each fault is a fork of this process, in which the functions that differ
+get the code of the faulty file; a fault outside functions, or in a file that is not Python, runs in a new interpreter. What the
+tests start reads the faulty file itself.
 """
 
 from __future__ import annotations
