@@ -18,9 +18,9 @@ import pyarrow as pa
 from benchmarks.figures import Figure, against, near, public_file
 from ldpsql import certify
 from ldpsql.estimates.distances import emd
-from ldpsql.privacy.certificate import certificate
-from ldpsql.privacy.metric import Grid
+from ldpsql.mechanisms import Grid
 from ldpsql.privic import start, step
+from ldpsql.testing import certificate
 
 GRID = "gowalla_sf_privic_grid.csv"
 COLUMNS = 24

@@ -15,8 +15,7 @@ from ldpsql.channels import Codes
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.functions import registry
 from ldpsql.mechanisms import TOTAL, ApproximateLdp, PureLdp, exp_below, floor_mixing, log_ratio
-from ldpsql.privacy.certificate import certificate
-from ldpsql.testing import check_mechanism, check_sampler
+from ldpsql.testing import certificate, check_mechanism, check_sampler
 
 Krr: Any = registry().mechanisms["krr"]
 Matrix: Any = registry().mechanisms["matrix"]

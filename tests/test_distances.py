@@ -11,9 +11,9 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.distances import emd, js_divergence, mae, mse, total_variation, wasserstein
-from ldpsql.functions import Line
-from ldpsql.privacy.metric import Distances, Grid
+from ldpsql.functions import Line, distances
+from ldpsql.mechanisms import Grid
+from ldpsql.privacy.metric import Distances
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
@@ -26,37 +26,45 @@ def pairs(size: int, count: int = 20) -> list[tuple[Any, Any]]:
 
 def test_hand_solved_distances() -> None:
     p, q = [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]
-    assert total_variation(p, q) == pytest.approx(0.5)
-    assert emd(p, q) == pytest.approx(1)
-    assert wasserstein(p, q, 2) == pytest.approx(1)  # both halves move one step
-    assert wasserstein(p, q, 1, [0, 10, 40]) == pytest.approx(20)
-    assert mse(p, q) == pytest.approx(1 / 6)
-    assert mae(p, q) == pytest.approx(1 / 3)
-    assert js_divergence([1, 0], [0, 1]) == pytest.approx(np.log(2))
-    assert emd([1, 0, 0, 0], [0, 0, 0, 1], Grid(2, 2, Fraction(3))) == pytest.approx(3 * np.sqrt(2))
-    assert emd([0.5, 0, 0, 0.5], [0, 0.5, 0.5, 0], Grid(2, 2, Fraction(1))) == pytest.approx(1)
+    assert distances.total_variation(p, q) == pytest.approx(0.5)
+    assert distances.emd(p, q) == pytest.approx(1)
+    assert distances.wasserstein(p, q, 2) == pytest.approx(1)  # both halves move one step
+    assert distances.wasserstein(p, q, 1, [0, 10, 40]) == pytest.approx(20)
+    assert distances.mse(p, q) == pytest.approx(1 / 6)
+    assert distances.mae(p, q) == pytest.approx(1 / 3)
+    assert distances.js_divergence([1, 0], [0, 1]) == pytest.approx(np.log(2))
+    assert distances.emd([1, 0, 0, 0], [0, 0, 0, 1], Grid(2, 2, Fraction(3))) == pytest.approx(3 * np.sqrt(2))
+    assert distances.emd([0.5, 0, 0, 0.5], [0, 0.5, 0.5, 0], Grid(2, 2, Fraction(1))) == pytest.approx(1)
+
+
+GRID = Grid(3, 3, Fraction(1))
 
 
 def test_distances_are_symmetric_zero_for_equals_and_keep_the_triangle() -> None:
     for p, q in pairs(9):
         middle = RNG.dirichlet(np.ones(9))
-        for distance in (total_variation, emd, wasserstein, lambda a, b: emd(a, b, Grid(3, 3, Fraction(1)))):
+        for distance in (
+            distances.total_variation,
+            distances.emd,
+            distances.wasserstein,
+            lambda a, b: distances.emd(a, b, GRID),
+        ):
             assert distance(p, q) == pytest.approx(distance(q, p), abs=1e-8)
             assert distance(p, p) == pytest.approx(0, abs=1e-12)
             assert distance(p, q) <= distance(p, middle) + distance(middle, q) + 1e-8
-        assert js_divergence(p, q) == pytest.approx(js_divergence(q, p))
-        assert 0 <= js_divergence(p, q) <= np.log(2)
-        assert js_divergence(p, p) == pytest.approx(0, abs=1e-15)
+        assert distances.js_divergence(p, q) == pytest.approx(distances.js_divergence(q, p))
+        assert 0 <= distances.js_divergence(p, q) <= np.log(2)
+        assert distances.js_divergence(p, p) == pytest.approx(0, abs=1e-15)
 
 
 def test_the_linear_programme_and_the_sum_on_the_line_agree() -> None:
     for p, q in pairs(8):
         table = Distances(tuple(tuple(Fraction(abs(x - y)) for y in range(8)) for x in range(8)))
         expected = np.abs(np.cumsum(p - q)).sum()
-        assert emd(p, q) == pytest.approx(expected, abs=1e-9)
-        assert emd(p, q, Line(8)) == pytest.approx(expected, abs=1e-9)
-        assert emd(p, q, table) == pytest.approx(expected, abs=1e-7)
-        assert emd(p, q, Grid(8, 1, Fraction(1))) == pytest.approx(expected, abs=1e-7)
+        assert distances.emd(p, q) == pytest.approx(expected, abs=1e-9)
+        assert distances.emd(p, q, Line(8)) == pytest.approx(expected, abs=1e-9)
+        assert distances.emd(p, q, table) == pytest.approx(expected, abs=1e-7)
+        assert distances.emd(p, q, Grid(8, 1, Fraction(1))) == pytest.approx(expected, abs=1e-7)
 
 
 def test_wasserstein_of_a_power_is_that_of_many_quantiles() -> None:
@@ -67,7 +75,7 @@ def test_wasserstein_of_a_power_is_that_of_many_quantiles() -> None:
         quantiles = [at[order][np.searchsorted(s[order].cumsum(), levels).clip(max=3)] for s in (p, q)]
         for power in (1, 2, 3.5):
             expected = (np.abs(quantiles[0] - quantiles[1]) ** power).mean() ** (1 / power)
-            assert wasserstein(p, q, power, at) == pytest.approx(expected, rel=1e-2, abs=1e-2)
+            assert distances.wasserstein(p, q, power, at) == pytest.approx(expected, rel=1e-2, abs=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -82,22 +90,22 @@ def test_wasserstein_of_a_power_is_that_of_many_quantiles() -> None:
     ],
 )
 def test_what_is_not_two_distributions_is_refused(p: Any, q: Any) -> None:
-    for distance in (total_variation, js_divergence, emd, wasserstein):
+    for distance in (distances.total_variation, distances.js_divergence, distances.emd, distances.wasserstein):
         with pytest.raises(InvalidParameter):
             distance(p, q)
 
 
 def test_errors_take_any_numbers_of_equal_length() -> None:
-    assert mse([1.5, -0.5], [0.5, 0.5]) == 1
-    for distance in (mse, mae):
+    assert distances.mse([1.5, -0.5], [0.5, 0.5]) == 1
+    for distance in (distances.mse, distances.mae):
         with pytest.raises(InvalidParameter):
             distance([1.0], [1.0, 2.0])
         with pytest.raises(InvalidParameter):
             distance([np.inf], [1.0])
     with pytest.raises(InvalidParameter):
-        wasserstein([1.0], [1.0], 0.5)
+        distances.wasserstein([1.0], [1.0], 0.5)
     with pytest.raises(InvalidParameter):
-        emd([0.5, 0.5], [0.5, 0.5], Grid(2, 2, Fraction(1)))
+        distances.emd([0.5, 0.5], [0.5, 0.5], Grid(2, 2, Fraction(1)))
 
 
 def test_in_sql_they_take_lists_and_estimates(con: DuckDBPyConnection) -> None:
@@ -107,11 +115,11 @@ def test_in_sql_they_take_lists_and_estimates(con: DuckDBPyConnection) -> None:
         return row[0]
 
     for name in ("total_variation", "js_divergence", "mse", "mae", "emd", "wasserstein"):
-        expected = globals()[name]([0.5, 0.5, 0], [0.25, 0.25, 0.5])
+        expected = getattr(distances, name)([0.5, 0.5, 0], [0.25, 0.25, 0.5])
         assert value(f"ldp.{name}([0.5, 0.5, 0], [0.25, 0.25, 0.5])") == pytest.approx(expected)
         assert value(f"ldp.{name}([0.5, 0.5], NULL)") is None
         estimates = f"ldp.{name}(ldp.ibu(x, city()), [1, 0, 0, 0]) FROM (SELECT 'Lima' AS x)"
-        assert value(estimates) == pytest.approx(globals()[name]([1, 0, 0, 0], [1, 0, 0, 0]), abs=1e-12)
+        assert value(estimates) == pytest.approx(getattr(distances, name)([1, 0, 0, 0], [1, 0, 0, 0]), abs=1e-12)
     assert value("ldp.emd([1, 0, 0], [0, 0, 1], ldp.krr(1, [10, 20, 50]))") == pytest.approx(40)
     assert value("ldp.emd([1, 0], [0, 1], ldp.krr(1, [DATE '2020-01-01', DATE '2020-01-31']))") == pytest.approx(30)
     assert value("ldp.emd([1, 0, 0, 0], [0, 0, 0, 1], ldp.planar_geometric(1, 2, 2, side := 3))") == pytest.approx(18**0.5)

@@ -31,8 +31,8 @@ from ldpsql.errors import (
     OutsideDomain,
     WrongType,
 )
-from ldpsql.functions import registry
-from ldpsql.mechanisms import TOTAL, UTF8, Prefixes, Strings, audit, exp_below
+from ldpsql.functions import audit, registry
+from ldpsql.mechanisms import TOTAL, UTF8, Prefixes, Strings, exp_below
 from ldpsql.mechanisms.base import CertifiedStrings
 from ldpsql.strings.hitters import strings_of
 from ldpsql.strings.supports import by_level, supporters

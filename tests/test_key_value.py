@@ -41,8 +41,7 @@ from ldpsql.mechanisms.audit import empirical, listed
 from ldpsql.mechanisms.information import mutual_information
 from ldpsql.pairs.shown import shown
 from ldpsql.pairs.sizes import lost_if_geometric
-from ldpsql.privacy.certificate import certificate
-from ldpsql.testing import check_mechanism, operator_of
+from ldpsql.testing import certificate, check_mechanism, operator_of
 from tests import seeds
 from tests.commands import printed
 

@@ -23,17 +23,14 @@ from ldpsql.channels import PlanarNoise, copied
 from ldpsql.channels.alias import AliasTables
 from ldpsql.channels.planar_decay import PlanarDecay
 from ldpsql.errors import InvalidParameter, NotApplicable, NotPrivate
-from ldpsql.estimates.distances import emd
-from ldpsql.functions import Region, estimator_of_shares, registry
+from ldpsql.functions import Region, distances, estimator_of_shares, registry
 from ldpsql.inference.operators import PlaneOperator
 from ldpsql.inference.solver import mle
 from ldpsql.inference.solver.mle import solve
-from ldpsql.mechanisms import TOTAL, MetricLdp, certify, certify_values, clamped_plane, reduced
+from ldpsql.mechanisms import TOTAL, Grid, MetricLdp, certify, certify_values, clamped_plane, reduced
 from ldpsql.pages.report import report_page
 from ldpsql.privacy import planar
-from ldpsql.privacy.certificate import certificate
-from ldpsql.privacy.metric import Grid
-from ldpsql.testing import DenseOperator, estimate_counts
+from ldpsql.testing import DenseOperator, certificate, estimate_counts
 from tests.commands import run
 from tests.seeds import generator
 
@@ -337,7 +334,7 @@ def test_nothing_lists_all_pairs_of_cells_of_a_large_map(con: DuckDBPyConnection
     mechanism = registry().mechanism("planar_laplace(0.5, 300, 300)")
     channel = certify_values(mechanism).channel
     even = np.full(90_000, 1 / 90_000)
-    for listing in (channel.weights, lambda: emd(even, even, Grid(300, 300, Fraction(1)))):  # type: ignore[attr-defined]
+    for listing in (channel.weights, lambda: distances.emd(even, even, Grid(300, 300, Fraction(1)))):  # type: ignore[attr-defined]
         with pytest.raises(NotApplicable, match="90,000"):
             listing()
     for sql in ("ldp.mutual_information(ldp.planar_laplace(0.5, 300, 300), list_transform(range(90000), lambda x: 1))",):

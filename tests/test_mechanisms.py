@@ -19,6 +19,7 @@ from ldpsql.mechanisms import (
     TOTAL,
     ApproximateLdp,
     Convolution,
+    Grid,
     IndependentBits,
     MetricLdp,
     PureLdp,
@@ -26,9 +27,9 @@ from ldpsql.mechanisms import (
     exp_below,
     from_doubles,
 )
-from ldpsql.privacy.certificate import certificate, exact_delta
-from ldpsql.privacy.metric import Grid, root_below
-from ldpsql.testing import check_mechanism
+from ldpsql.privacy.certificate import exact_delta
+from ldpsql.privacy.metric import root_below
+from ldpsql.testing import certificate, check_mechanism
 
 EPSILONS = ["0.1", "0.5", "1", "2", "4", "8", "16", "32"]
 GRIDS = {2: (2, 2), 10: (5, 2), 100: (10, 10), 400: (20, 20), 1000: (40, 25)}

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import ldpsql
 from ldpsql import KeepOrSpread, LdpError, certify
-from ldpsql.functions import registry
-from ldpsql.mechanisms import audit
+from ldpsql.functions import audit, registry
 from ldpsql.testing import operator_of
 from tests.properties import patient
 

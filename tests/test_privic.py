@@ -22,9 +22,9 @@ import ldpsql
 from ldpsql import LdpError, Mechanism, certify, privic
 from ldpsql.channels import TableChannel
 from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter
-from ldpsql.estimates.distances import emd
+from ldpsql.functions import distances
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.privacy.metric import Grid
+from ldpsql.mechanisms import Grid
 from tests import commands
 
 TRUTH = np.array([0.4, 0.3, 0.1, 0.1, 0.05, 0.05])
@@ -43,14 +43,14 @@ def table(mechanism: Mechanism) -> np.ndarray:
     return channel.probabilities()
 
 
-def distances() -> np.ndarray:
+def apart() -> np.ndarray:
     row, column = np.divmod(np.arange(6), 3)
     return np.hypot(row[:, None] - row, column[:, None] - column)
 
 
 def blahut_arimoto(prior: np.ndarray, beta: float, steps: int, mixing: float = 0.0) -> np.ndarray:
     """Algorithm 2 of the paper, as it stands."""
-    near = np.exp(-beta * distances())
+    near = np.exp(-beta * apart())
     channel = np.full((6, 6), 1 / 6)
     for step in range(steps):
         c = prior @ channel
@@ -90,9 +90,9 @@ def test_a_step_says_what_the_next_mechanism_keeps_and_tells() -> None:
     assert result.summary.mutual_information == pytest.approx(
         float(result.theta @ (channel * np.log(channel / outcome)).sum(axis=1))
     )
-    assert result.summary.average_distortion == pytest.approx(float(result.theta @ (channel * distances()).sum(axis=1)))
-    logs, apart = np.log(channel), distances()
-    steepest = max((logs[x] - logs[y]).max() / apart[x, y] for x in range(6) for y in range(6) if x != y)
+    assert result.summary.average_distortion == pytest.approx(float(result.theta @ (channel * apart()).sum(axis=1)))
+    logs, lengths = np.log(channel), apart()
+    steepest = max((logs[x] - logs[y]).max() / lengths[x, y] for x in range(6) for y in range(6) if x != y)
     assert result.summary.tight_epsilon == pytest.approx(steepest)
     assert result.summary.realised_epsilon == result.certificate.epsilon == pytest.approx(steepest)
     assert result.summary.realised_epsilon <= result.certificate.claimed_epsilon <= 2 * 1.5 + 1e-9
@@ -386,15 +386,15 @@ def test_the_distances_of_the_papers_table_come_out_again(beta: float, published
     """
     counts = pl.read_csv(GRID).sort("cell")["n_as_used"].to_numpy()
     cells, truth = Grid(24, 16, Fraction(1)), counts / counts.sum()
-    assert emd(np.full(384, 1 / 384), truth, cells) == pytest.approx(7.37595, rel=1e-4)  # row 1 of the table
+    assert distances.emd(np.full(384, 1 / 384), truth, cells) == pytest.approx(7.37595, rel=1e-4)  # row 1 of the table
     locations = pa.array(np.repeat(np.arange(384), counts))
-    mechanism, distances = privic.start(beta, range(384), columns=24), []
+    mechanism, moved = privic.start(beta, range(384), columns=24), []
     for _ in published:
         reports = np.bincount(certify(mechanism).draw(locations), minlength=384).astype(float)
         step = privic.step([(mechanism, reports)])
         mechanism = step.next
-        distances.append(emd(step.theta, truth, cells))
-    assert distances == pytest.approx(published, rel=0.08)
+        moved.append(distances.emd(step.theta, truth, cells))
+    assert moved == pytest.approx(published, rel=0.08)
 
 
 def test_the_command_does_not_draw_past_a_ledger(tmp_path: Path) -> None:

@@ -36,11 +36,11 @@ from ldpsql.errors import (
     UnknownName,
     WrongType,
 )
-from ldpsql.functions import fingerprint, plan_tables, registry, text_literal
+from ldpsql.functions import audit, fingerprint, plan_tables, registry, text_literal
 from ldpsql.inference.counting import column_likelihood
 from ldpsql.inference.operators import KhatriRaoOperator, KroneckerOperator, StackOperator
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanisms import TOTAL, Product, audit, exp_below
+from ldpsql.mechanisms import TOTAL, Product, exp_below
 from ldpsql.mechanisms.base import CertifiedRow
 from ldpsql.polars import LdpFrame, LdpNamespace
 from ldpsql.sql.named import sql_call

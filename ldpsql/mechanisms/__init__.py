@@ -72,6 +72,7 @@ from ldpsql.mechanisms.squares import best_squares, counts_of_squares
 from ldpsql.mechanisms.trees import best_tree, counts_of_levels, node_reports, response_to
 from ldpsql.privacy.certificate import Certificate
 from ldpsql.privacy.claims import ApproximateLdp, Epsilon, MetricLdp, PureLdp
+from ldpsql.privacy.metric import Grid
 from ldpsql.reports import (
     BinReports,
     HashReports,
@@ -106,6 +107,7 @@ __all__ = [
     "Entropies",
     "Epsilon",
     "EpsilonField",
+    "Grid",
     "GridMechanism",
     "Hadamard",
     "HashReports",

@@ -3,7 +3,8 @@
 In the tests of your plugin, call `check_mechanism` on a few instances and `check_estimator` on every estimator class. They
 raise `AssertionError` with the claim that failed. `enumerated` lists the reports of a small mechanism with their exact
 probabilities, for checks of your own. `operator_of`, `DenseOperator` and `estimate_counts` make likelihoods and estimates from
-tables of counts, for which no report is drawn; `plausible` says whether draws follow their probabilities.
+tables of counts, for which no report is drawn; `certificate` checks a channel against a claim, and `plausible` whether draws
+follow their probabilities.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import DenseOperator
 from ldpsql.mechanisms.sampling import plausible
+from ldpsql.privacy.certificate import certificate
 from ldpsql.testing.channels import check_rows, check_sampler
 from ldpsql.testing.enumeration import Enumeration, enumerated
 from ldpsql.testing.estimators import check_estimator
@@ -22,6 +24,7 @@ from ldpsql.testing.words import insecure_words_for_tests
 __all__ = [
     "DenseOperator",
     "Enumeration",
+    "certificate",
     "check_estimator",
     "check_mechanism",
     "check_rows",
