@@ -13,6 +13,7 @@ from scipy.stats import binom, norm
 import ldpsql
 from ldpsql import Counts, Estimate, KeyValueMechanism
 from ldpsql.errors import IllConditioned
+from ldpsql.functions import RangeShare
 from tests.laws.subjects import LISTED, Floats, mechanism, of_pairs, reports, truth
 
 MANY = 1e12  # reports: so many that an error is that of the derivative
@@ -150,6 +151,8 @@ def test_the_interval_of_the_mean_of_a_key_holds_all_values_of_a_bin(name: str) 
 @pytest.mark.parametrize("name", sorted(BINS))
 def test_the_intervals_of_means_and_quantiles_hold_all_values_of_a_bin(name: str) -> None:
     estimate = estimated(reports(name).expected(np.eye(len(reports(name).chances))[1], MANY), name, "ibu")
+    inside = RangeShare(1.2, 1.8).measure(estimate.of)
+    assert (inside.low[0], inside.high[0]) == pytest.approx((0.0, 1.0), abs=1e-4)
     assert estimate.variance().high >= 0.25  # half of all values may be at either end
     for answer in (estimate.mean(), estimate.quantile(0.5)):
         assert answer.estimate == pytest.approx(1.5, abs=1e-4)
