@@ -24,6 +24,7 @@ from ldpsql.names import (
 from ldpsql.quoting import quoted, text_literal
 
 COUNTS, RECORD = "{counts}", "{record}"
+_CHOOSING = ("ldp._in_unit(", "ldp._domain(", "ldp._column_values(")
 _LOCAL = '"ldp counts"'  # no column of a user has this name
 _NAME = '"ldp report"'
 _FEW = '"ldp few"'  # apart from the column: a table may have the name of its column
@@ -34,7 +35,7 @@ COUNTED = "_counted"  # the macro that counts reports of any form, see `ldpsql.e
 class Aggregate:
     """A pair of macros that return the same, one over columns of reports and one over their counts.
 
-    If the mechanism ``m`` is false, the type of the reports must record it. Reports that record another one are refused.
+    If the mechanism ``m`` is left out or false, the type of the reports must record it. Reports of another one are refused.
 
     Args:
         name: the name of the macro over reports; the other macro is called ``name_counts``.
@@ -74,11 +75,13 @@ class Aggregate:
         passed = [*over_counts, *(["record"] if RECORD in self.result else [])]
         yield _macro(result, dict.fromkeys(passed), self.result.replace(COUNTS, "counts").replace(RECORD, "record"))
         column = self.columns[0]
-        own = {"counts": counts, "m": f"{RECORDED}({column}, m, m)", "record": f"typeof(any_value({column}))"}
+        own = {"counts": counts, "record": f"typeof(any_value({column}))"}
+        if not self._chooses:
+            own["m"] = f"{RECORDED}({column}, m, m)"
         yield _macro(self.name, over_reports | self._optional, _call(result, passed, own))
         if self.from_counts:
-            own = {"counts": f"{COMPARED}(counts, m)", "m": f"{RECORDED_COUNTS}(counts, m, m)"} if "m" in over_counts else {}
-            own["record"] = "typeof(counts)"
+            own = {"counts": f"{COMPARED}(counts, m)"} if "m" in over_counts else {}
+            own |= {"record": "typeof(counts)"} | ({} if self._chooses else {"m": f"{RECORDED_COUNTS}(counts, m, m)"})
             yield _macro(f"{self.name}_counts", over_counts | self._optional, _call(result, passed, own))
         if self.comment:
             yield f"COMMENT ON MACRO ldp.{self.name} IS {text_literal(f'aggregate: {self.comment}')};"
@@ -106,7 +109,12 @@ class Aggregate:
     def _optional(self) -> dict[str, str | None]:
         """The mechanism with its default in SQL, if it is the only parameter without one: it may then be left out."""
         alone = [parameter for parameter, default in self.parameters.items() if default is None] == ["m"]
-        return {"m": "false"} if alone else {}
+        return {"m": "false"} if alone and not self._chooses else {}
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether macros in the result choose by the type of the domain, which is unknown if the type of reports records it."""
+        return any(macro in self.result for macro in _CHOOSING)
 
 
 def _call(macro: str, parameters: Iterable[str], own: Mapping[str, str]) -> str:

@@ -169,7 +169,6 @@ def test_aggregates_take_the_recorded_mechanism(con: DuckDBPyConnection, warehou
         ("ldp.ibu(city)", "ldp.ibu(city, city())"),
         ("ldp.inv(city, keep := home IS NOT NULL)", "ldp.inv(city, city())"),
         ("ldp.diagnose(city)", "ldp.diagnose(city, city())"),
-        ("ldp.top(city, false, 2)", "ldp.top(city, city(), 2)"),
         ("ldp.ibu_counts(ldp.counts(city))", "ldp.ibu(city, city())"),
         ("ldp.independence({a: city, b: home})", "ldp.independence({a: city, b: home}, ldp.row({a: city(), b: city()}))"),
         ("ldp.ibu_repeated([city, home])", "ldp.ibu_repeated([city, home], city())"),
