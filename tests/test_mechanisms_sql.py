@@ -341,6 +341,7 @@ def test_a_constructor_alone_refuses_an_epsilon_and_a_domain_that_nothing_can_ha
 
 def test_a_constructor_takes_an_epsilon_and_a_domain_that_are_computed(con: DuckDBPyConnection) -> None:
     con.execute("SET VARIABLE e = '0.5'")
+    con.execute("SELECT MAP {'open': ldp.krr('infinity', ['a', 'b'])}")
     con.execute(
         "SELECT ldp.krr(getvariable('e'), ['a, b', 'a', ', ', 'b']), ldp.krr(0.5 + 0.5, [x, 'b']) FROM (SELECT 'a' AS x)"
     )

@@ -80,7 +80,7 @@ def check_listed(parameter: str, text: str) -> None:
 
 
 def check_epsilon(text: str) -> None:
-    """Refuse an epsilon that is a constant, and not one that a mechanism can have.
+    """Refuse an epsilon that is a constant, and not one that a mechanism can have, nor infinity, which a level can have.
 
     Args:
         text: its SQL, as for `check_listed`.
@@ -90,7 +90,8 @@ def check_epsilon(text: str) -> None:
 
     >>> check_epsilon("CASE  WHEN (false) THEN (CAST('0.5' AS VARCHAR)) ELSE CAST(NULL AS VARCHAR) END")
     """
-    if (constant := _ONE.search(text)) and (value := _VALUE.search(constant[0])):
+    value = _VALUE.search(constant[0]) if (constant := _ONE.search(text)) else None
+    if value and value[0].strip("'").lower() not in ("inf", "infinity"):
         Epsilon.parse(value[0].strip("'"))
 
 

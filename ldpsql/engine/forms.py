@@ -133,8 +133,9 @@ def _of_recorded(macro: str, aggregate: str) -> str:
     return inner + outer + overloaded(name, [(parameters, f"{macro}_type(report, keep, m, {kind})")]).text
 
 
-def type_of_reports(listed: str) -> str:
+def type_of_reports(listed: str | None) -> str:
     """Return the type of a report in SQL, from the type of the mechanism's reports: that of a list of them, or of a marker."""
+    listed = listed or "NULL"
     mark = listed.removeprefix("STRUCT(").removesuffix(" INTEGER)")
     return FORMS[mark].sql_type if mark in FORMS else listed.removesuffix("[]")
 

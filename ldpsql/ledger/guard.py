@@ -229,7 +229,7 @@ def statement_of(parts: pa.Scalar) -> Statement:
         InvalidParameter: if it does not.
 
     """
-    sql, path, catalog, guard = parts.as_py().values()
+    sql, path, catalog, guard = parts.as_py().values() if parts.is_valid else (None,) * 4
     if not (isinstance(sql, str) and isinstance(path, str) and isinstance(catalog, int) and isinstance(guard, int | None)):
         raise InvalidParameter("this is not a statement that draws", "do not call functions whose name starts with __ldp")
     return Statement(sql, path, catalog, guard)

@@ -61,18 +61,20 @@ def of_type(kind: pa.DataType) -> Fingerprints:
     return of_text(kind.field(0).name) if is_record(kind) else NONE
 
 
-def of_sql_type(text: str) -> dict[str, Fingerprints]:
+def of_sql_type(text: str | None) -> dict[str, Fingerprints]:
     """Return the fingerprints in a type as SQL writes it: of reports under '', of a struct of reports under its fields.
 
     The type may also be that of counts: a MAP from reports to numbers.
     """
+    text = text or ""
     if records_in(text) == "report":
         return {"": NONE.union(*(of_text(name[1]) for name in _RECORDED.finditer(text)))}
     return {(field[1] or field[2]).replace('""', '"'): of_text(field[3]) for field in _FIELD.finditer(text)}
 
 
-def records_in(text: str) -> Literal["report", "fields"] | None:
+def records_in(text: str | None) -> Literal["report", "fields"] | None:
     """Return whether a type in SQL records what drew reports: it is that of such a report, or has it in its fields."""
+    text = text or ""
     if text.removeprefix("MAP(").startswith(f'STRUCT("{RECORD}'):
         return "report"
     return "fields" if _RECORDED.search(text) else None
