@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ldpsql.bulk.frames import estimate, heavy_hitters, key_value, perturb
     from ldpsql.bulk.many_groups import estimate_groups
     from ldpsql.bulk.once import perturb_once
+    from ldpsql.bulk.regressing import regression
     from ldpsql.bulk.releases import release
     from ldpsql.bulk.run import perturb_copy, perturb_table
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
@@ -57,6 +58,7 @@ _HOMES = {
     "bulk.many_groups": ["estimate_groups"],
     "bulk.once": ["perturb_once"],
     "bulk.foreign": ["rappor_shares", "read"],
+    "bulk.regressing": ["regression"],
     "bulk.releases": ["release"],
     "bulk.run": ["perturb_copy", "perturb_table"],
     "privacy.certificate": ["Certificate"],
@@ -148,6 +150,7 @@ __all__ = [
     "read",
     "recommend",
     "rectangle_shares",
+    "regression",
     "release",
     "shuffled",
     "synthesize",

@@ -5,7 +5,9 @@ The expectation over all reports is exact: each row once for each report, weight
 
 from __future__ import annotations
 
+import json
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -19,6 +21,7 @@ from ldpsql import certify
 from ldpsql.channels import SetChannel
 from ldpsql.functions import registry
 from tests import seeds
+from tests.commands import printed
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
 KRR = "ldp.krr(1, [1, 2, 5])"
@@ -202,3 +205,27 @@ def test_a_column_of_rows_of_reports_is_asked_by_its_name(con: DuckDBPyConnectio
 def test_what_cannot_be_asked_is_refused(con: DuckDBPyConnection, options: str) -> None:
     with pytest.raises(duckdb.Error, match=r"LDP\d\d\d"):
         con.execute(f"SELECT ldp.outcome(report, {KRR}, y, {options}) FROM expected_0").fetchall()
+
+
+def test_a_regression_in_python_and_on_the_command_line_is_that_of_sql(con: DuckDBPyConnection, tmp_path: Path) -> None:
+    con.execute(
+        f"CREATE OR REPLACE TABLE drawn AS SELECT *, y > 10 AS late, ldp.perturb(v, {KRR}) AS report FROM people, range(40)"
+    )
+    file, mechanism = str(tmp_path / "drawn.parquet"), KRR.removeprefix("ldp.")
+    con.execute(f"COPY drawn TO '{file}'")
+    for y, family in (("y", "linear"), ("late", "logistic")):
+        call = f"ldp.regression(report, {KRR}, {y}, x := {{x: x}}, weight := w, family := '{family}')"
+        own = {term: numbers for term, *numbers in rows(con, call, "drawn")}
+        options = {"mechanism": mechanism, "weight": "w", "family": family}
+        for reports in (file, con.table("drawn").to_arrow_table()):
+            fit = ldpsql.regression(reports, "report", y, ["x"], **options)
+            assert fit.reports == 2400
+            assert "std_error" in str(fit)
+            for row in fit.to_polars().rows():
+                assert row[1:] == pytest.approx(own[row[0].replace("report", "value")], rel=1e-6, abs=1e-9)
+        written = printed("regression", file, "report", "--outcome", y, "--on", "x", "--weight", "w", "--family", family,
+                          "--mechanism", mechanism, "--format", "json")  # fmt: skip
+        assert [row["estimate"] for row in json.loads(written)] == pytest.approx([row[0] for row in own.values()], rel=1e-6)
+    written = printed("outcome", file, "report", "--of", "y", "--weight", "w", "--mechanism", mechanism, "--format", "json")
+    means = rows(con, f"ldp.outcome(report, {KRR}, y, weight := w)", "drawn")
+    assert [row["estimate"] for row in json.loads(written)] == pytest.approx([row[1] for row in means], rel=1e-9)

@@ -160,6 +160,21 @@ def test_every_planted_use_is_found_in_the_line_of_the_column(kind: str, stateme
     assert all(WORDS[kind] in problem for _, _, problem in problems), problems
 
 
+@pytest.mark.parametrize(
+    ("statement", "call"),
+    [
+        ("SELECT city, avg(id) FROM reports GROUP BY city", "SELECT unnest(ldp.outcome(city, city(), id)"),
+        ("SELECT region, city, sum(id) AS s FROM reports GROUP BY ALL", "ldp.outcome(city, city(), id, measure := 'sum')"),
+        ("SELECT city, sum(id * w) / sum(w) FROM reports GROUP BY city", "ldp.outcome(city, city(), id, weight := w)"),
+        ("SELECT region, city, avg(id) FROM reports GROUP BY region, city", "FROM reports GROUP BY region"),
+        ("SELECT city, avg(age) FROM reports GROUP BY city", "FROM ldp.estimate(reports, city, city())"),
+    ],
+)
+def test_the_remedy_for_averages_by_reports_is_the_outcome_of_the_columns(statement: str, call: str, tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text(f"{MADE}{statement}", encoding="utf-8")
+    assert any(call in place["remedy"] for place in found(tmp_path)), found(tmp_path)
+
+
 @pytest.mark.parametrize("kind", MODELS)
 def test_uses_in_dbt_models_are_found_through_references(kind: str, tmp_path: Path) -> None:
     problems = linted(

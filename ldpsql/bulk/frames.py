@@ -175,14 +175,14 @@ def _of_frame(
     if isinstance(reports, str | os.PathLike):
         counted, drawn_by, recorded = _counted_file(os.fspath(reports), columns, mechanism)
         return _of_reports(counted, drawn_by, estimator, recorded=recorded)
-    drawn_by, recorded = _drawn_by(columns, mechanism, lambda name: of_frame(reports, name))
+    drawn_by, recorded = drawn_by_columns(columns, mechanism, lambda name: of_frame(reports, name))
     if len(columns) == 1:
         return _of_reports(_counted(reports, columns[0]), drawn_by, estimator, recorded=recorded)
     batches = stream(reports.collect() if isinstance(reports, pl.LazyFrame) else reports, columns)
     return _of_reports(partial_counts(*_structs(batches, columns)), drawn_by, estimator, recorded=recorded)
 
 
-def _drawn_by(
+def drawn_by_columns(
     columns: list[str], mechanism: Mechanism | str | None, recorded_by: Callable[[str], Fingerprints | None]
 ) -> tuple[Mechanism, bool]:
     """Return the mechanism that drew reports, of several columns that of their row, and whether each column records its own."""
@@ -203,7 +203,7 @@ def _counted_file(path: str, columns: list[str], mechanism: Mechanism | str | No
     with duckdb.connect() as con:
         source = source_of(con, Place.of(path))
         source.check(columns)
-        drawn_by, recorded = _drawn_by(columns, mechanism, lambda name: of_source(con, path, name))
+        drawn_by, recorded = drawn_by_columns(columns, mechanism, lambda name: of_source(con, path, name))
         read = (_structs(part.read(columns, [], columns), columns) for part in source.parts)
         return merge(partial_counts(*one) for one in read), drawn_by, recorded
 

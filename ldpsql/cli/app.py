@@ -14,9 +14,9 @@ import typer
 # One module of this package each, in the order of --help. A module holds a function of its own name, or an `app` if its command
 # has commands of its own. Modules import what they need inside their functions, so that --help is quick.
 COMMANDS = (
-    "demo", "doctor", "sql", "perturb", "estimate", "ask", "heavy_hitters", "rappor_shares", "synthesize", "report", "plan",
-    "privic", "audit", "lint", "budget", "policy", "statement", "describe", "vectors", "export_client", "export_sql",
-    "export_database", "plugins",
+    "demo", "doctor", "sql", "perturb", "estimate", "ask", "outcome", "regression", "heavy_hitters", "rappor_shares",
+    "synthesize", "report", "plan", "privic", "audit", "lint", "budget", "policy", "statement", "describe", "vectors",
+    "export_client", "export_sql", "export_database", "plugins",
 )  # fmt: skip
 
 

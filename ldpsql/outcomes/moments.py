@@ -183,19 +183,21 @@ def sums_sql(report: str, raw: Sequence[str], weight: str) -> str:
     """
     check_columns(len(raw))
     used = " AND ".join(f"({column}) IS NOT NULL" for column in raw)
-    factors = [f"({column})::DOUBLE" for column in raw]
+    factors, weight = [f"({column})::DOUBLE" for column in raw], f"({weight})::DOUBLE"
 
     def added(power: int, degree: int) -> str:
-        each = [
-            [f"({weight})::DOUBLE"] * power + [factors[i - 1] for i in places if i] for places in products(len(raw), degree)
-        ]
-        return "[" + ", ".join(f"sum({' * '.join(one)}) FILTER ({used})" for one in each) + "]"
+        # FILTER costs as much as the sum: a product of all raw columns is NULL anyway if one of them is.
+        sums = []
+        for places in products(len(raw), degree):
+            product = " * ".join([weight] * power + [factors[i - 1] for i in places if i])
+            sums.append(f"sum({product})" + f" FILTER ({used})" * (len({*places} - {0}) < len(raw)))
+        return "[" + ", ".join(sums) + "]"
 
-    bad = f"({weight}) IS NULL OR NOT isfinite(({weight})::DOUBLE) OR ({weight}) < 0"
+    n = f"count(*) FILTER ({used})"
     parts = {
         "report": report,
-        "n": f"count(*) FILTER ({used})",
-        "refused": f"count(*) FILTER (({used}) AND ({bad}))",
+        "n": n,
+        "refused": f"{n} - count(*) FILTER ({used} AND {weight} >= 0 AND {weight} < 'inf'::DOUBLE)",
         "least": f"min({factors[0]})",
         "most": f"max({factors[0]})",
         "w": added(1, 2),

@@ -21,6 +21,8 @@ _PROBLEMS = {
 }
 _REMEDIES = {
     "group": "estimate the share of each value: {estimate}",
+    "outcome": "estimate it for each value: "
+    "SELECT {keys}unnest(ldp.outcome({column}, {m}, {raw}{options}), recursive := true) FROM {table}{grouped}",
     "table": "estimate the table: FROM ldp.crosstab({table}, {{{column}: {column}, ...}}, ldp.row({{{column}: {m}, ...}}))",
     "filter": "estimate how many have the value: {estimate} WHERE value = ..., or ldp.range_share({column}, {m}, low, high)",
     "join": "join the estimates, by their column value: {estimate}",
@@ -42,7 +44,12 @@ def misused(use: Use) -> Finding:
     table = _place(report.table)
     call = f"FROM ldp.estimate({table}, {column}{last})"
     problem = f"{_PROBLEMS[use.kind]} of the column '{report.column}', most of which may be noise"
-    remedy = _REMEDIES[use.kind].format(estimate=call, table=table, column=column, m=mechanism)
+    parts = {"estimate": call, "table": table, "column": column, "m": mechanism}
+    remedy = _REMEDIES[use.kind].format(**parts)
+    if use.outcomes:
+        raw, options, keys = use.outcomes[0]
+        before, grouped = "".join(f"{key}, " for key in keys), f" GROUP BY {', '.join(keys)}" if keys else ""
+        remedy = _REMEDIES["outcome"].format(**parts, raw=raw, options=options, keys=before, grouped=grouped)
     return Finding("use of reports", report.column, problem, remedy)
 
 

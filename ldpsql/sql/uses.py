@@ -29,11 +29,16 @@ _NAMED = {
 
 @dataclass(frozen=True)
 class Use:
-    """One use of a column of reports: the kind of use, the report, and the line of the column within the statement."""
+    """One use of a column of reports: the kind of use, the report, and the line of the column within the statement.
+
+    ``outcomes`` are aggregates of raw columns by the report: the name of the column, the options of ``ldp.outcome``, and the
+    other keys.
+    """
 
     kind: str
     report: Report
     line: int
+    outcomes: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
 
 def uses(reader: Reader) -> list[Use]:
@@ -57,7 +62,7 @@ class _Uses:
     def all(self) -> Iterator[Use]:
         """Yield all uses in the clauses of the scope."""
         yield from self._clauses()
-        yield from _tables(list(self._groups()))
+        yield from self._with_outcomes(_tables(list(self._groups())))
         yield from self._distinct()
         yield from self._joins()
         yield from self._pivots()
@@ -114,6 +119,19 @@ class _Uses:
                 yield from self._position(int(key.name), group)
             else:
                 yield from self._in(key, "group")
+
+    def _with_outcomes(self, groups: list[Use]) -> list[Use]:
+        """Return the uses in a GROUP BY, with the raw columns that are averaged or added up by a single column of reports."""
+        if len(groups) != 1 or groups[0].kind != "group" or not isinstance(self._node, exp.Select):
+            return groups
+        raw = [part for projection in self._node.expressions if (part := _outcome(projection)) is not None]
+        keys = [
+            projection.sql("duckdb")
+            for projection in self._node.expressions
+            if isinstance(projection, exp.Column) and not self._of_projection(projection)
+        ]
+        known = [(name, options) for column, name, options in raw if self._scope.report(column) is None]
+        return [replace(groups[0], outcomes=tuple((name, options, tuple(keys)) for name, options in known))]
 
     def _position(self, place: int, group: exp.Expr) -> Iterator[Use]:
         projections = self._node.expressions
@@ -187,6 +205,22 @@ def _tables(groups: list[Use]) -> list[Use]:
     if len({use.report.column for use in groups}) < 2:
         return groups
     return [replace(use, kind="table") if use.kind == "group" else use for use in groups]
+
+
+def _outcome(projection: exp.Expr) -> tuple[exp.Column, str, str] | None:
+    """Return the raw column that a projection averages, adds up or whose spread it measures, and options of ``ldp.outcome``."""
+    part, options = projection.unalias(), ""
+    if isinstance(part, exp.Div) and isinstance(part.this, exp.Sum) and isinstance(part.expression, exp.Sum):
+        product, weight = part.this.this, part.expression.this
+        weighted = isinstance(product, exp.Mul) and isinstance(weight, exp.Column)
+        if not weighted or weight not in (product.this, product.expression):
+            return None
+        part = exp.Avg(this=product.expression if product.this == weight else product.this)
+        options = f", weight := {weight.sql('duckdb')}"
+    for classes, measure in ((exp.Avg, ""), (exp.Sum, ", measure := 'sum'"), (_KINDS["variance"], ", measure := 'variance'")):
+        if isinstance(part, classes) and isinstance(part.this, exp.Column):
+            return part.this, part.this.sql("duckdb"), options + measure
+    return None
 
 
 def _grouping_sets(group: exp.Expr) -> Iterable[exp.Expr]:
