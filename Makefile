@@ -19,7 +19,7 @@ BENCH_STAMP := $(BENCH)/.installed
 SITE := .venv-site
 SITE_STAMP := $(SITE)/.installed
 
-.PHONY: demo papers mutants bench-check test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres environments lint format bench docs site clean
+.PHONY: sanitize test-python demo papers mutants bench-check test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres environments lint format bench docs site clean
 
 # Modules are compiled when they are imported: most of a package never is.
 $(STAMP): pyproject.toml constraints.txt
@@ -96,6 +96,13 @@ test-stress: $(STAMP) $(DBT_STAMP)  ## kill -9, damage, nonsense and load; in fu
 
 test-python: $(STAMP)  ## draws and their statistics without the kernels in C
 	LDPSQL_NATIVE=0 $(RUN)python -m pytest -n $(WORKERS) tests/test_randomness.py tests/test_channels.py tests/test_structures.py tests/test_large_domains.py tests/test_sql.py
+
+CALLS ?= 100
+SANITIZE = $(CC) -std=c11 -O1 -g -pthread -fno-sanitize-recover=all -Ildpsql/channels/native tests/stress/kernels.c ldpsql/channels/native/*.c
+sanitize:  ## the kernels under the sanitizers of addresses, undefined behaviour and threads: needs a C compiler
+	mkdir -p build
+	$(SANITIZE) -fsanitize=address,undefined -o build/kernels-address && build/kernels-address $(CALLS)
+	$(SANITIZE) -fsanitize=thread -o build/kernels-thread && build/kernels-thread $(CALLS)
 
 MUTANTS ?=
 mutants: $(STAMP) $(DBT_STAMP)  ## plant faults, each of which the tests must find; of changed files: make mutants MUTANTS=--changed
