@@ -34,7 +34,15 @@ from ldpsql.engine.arguments import (
     lists_of,
     structs_with,
 )
-from ldpsql.engine.forms import counted_by_form, drawn_by_form, listed_by, shown_by_form, type_of_reports
+from ldpsql.engine.forms import (
+    counted_by_form,
+    drawn_by_form,
+    kind_of_reports,
+    listed_by,
+    scalars_by_form,
+    shown_by_form,
+    type_of_reports,
+)
 from ldpsql.engine.functions import (
     Macros,
     Scalar,
@@ -146,6 +154,7 @@ from ldpsql.registry.handles import (
     SEARCHES,
     SIMULATIONS,
     TOPS,
+    is_mechanism,
     numbers,
     read_estimator,
     read_level,
@@ -313,6 +322,8 @@ __all__ = [
     "in_order",
     "independence",
     "information",
+    "is_mechanism",
+    "kind_of_reports",
     "learnt_from",
     "learnt_from_order",
     "likelihoods",
@@ -356,6 +367,7 @@ __all__ = [
     "registry",
     "regression",
     "reports_type",
+    "scalars_by_form",
     "scale_of",
     "shown_by_form",
     "shuffled",

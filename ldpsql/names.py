@@ -30,3 +30,4 @@ MOMENTS = "ldp._moments"  # the macro that gives a list the type of the values b
 TABLE_PLACE = "__ldp_place"  # (table): what query_table takes; a folder becomes a pattern
 WRITTEN = "__ldp_written"  # (name, SQL, ...) of lists: a pattern, if they are lists, none of them too long
 WRITTEN_CALL = "__ldp_call"  # (macro, reports, search path, catalog, columns): SQL that draws nothing
+WRITING = (WRITTEN_CALL, "__ldp_rows_query")  # functions that write the SQL of a macro, and are known to draw or not

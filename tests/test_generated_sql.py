@@ -133,10 +133,10 @@ def test_a_form_gets_its_functions_and_overloads(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(forms, "FORMS", {"bytes": Bytes})
     made = forms.drawn_by_form("_report", "__ldp_perturb", ("x", "handle"), lambda _, kind: lambda: kind)
     assert [(one.name, one.function(), one.returns, one.draws) for one in made if isinstance(one, Scalar)] == [
-        ("__ldp_perturb", pa.int32(), "INTEGER", True),
         ("__ldp_perturb_bytes", pa.binary(), "BLOB", True),
         *((f"__ldp_perturb_{mark_of(kind)}", arrow, kind, True) for kind, arrow in KINDS.items()),
         ("__ldp_perturb_columns", pa.string(), "VARCHAR", True),  # of rows, as JSON
+        ("__ldp_perturb", pa.int32(), "INTEGER", True),
     ]
     (macro,) = [one.text for one in made if isinstance(one, Macros)]
     assert "(x, handle, reports, kind STRUCT(bytes INTEGER)) AS __ldp_perturb_bytes(x, handle)" in macro

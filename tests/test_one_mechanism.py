@@ -91,7 +91,6 @@ def test_statements_remember_what_they_began_with_until_others_take_the_place() 
     [
         ("FROM people, LATERAL (SELECT ldp.perturb(people.city, city()) AS x)", "LATERAL"),
         ("SELECT ldp.perturb(city, city) FROM people", "ldp.krr"),
-        ("FROM ldp.perturb_rows(people, {city: city()}, keep := [city])", "keep := ['region'"),
     ],
 )
 def test_the_command_line_says_what_to_write_instead(con: DuckDBPyConnection, sql: str, hint: str) -> None:

@@ -19,6 +19,7 @@ import ldpsql
 from ldpsql.bulk.writing import shuffling
 from ldpsql.functions import random_arrangement, random_order, random_parts
 from ldpsql.ledger import Ledger, Policy
+from ldpsql.quoting import text_literal
 from ldpsql.testing import plausible
 from tests import seeds
 from tests.commands import printed
@@ -339,13 +340,46 @@ def test_columns_that_cannot_be_kept_are_refused_before_a_row_is_read(con: DuckD
         con.execute(f"EXPLAIN FROM ldp.perturb_rows(failing, {{city: town()}}, keep := {keep})")
 
 
-def test_more_columns_than_places_are_refused(con: DuckDBPyConnection) -> None:
-    con.execute("CREATE TABLE wide AS SELECT 1 AS a, 1 AS b, 1 AS c, 1 AS d, 1 AS e, 1 AS f, 1 AS g")
-    columns = ", ".join(f"{name}: ldp.krr(1, range(3))" for name in "abcdefg")
-    with pytest.raises(Exception, match="at most 6"):
-        con.execute(f"FROM ldp.perturb_rows(wide, {{{columns}}})").fetchall()
-    columns = ", ".join(f"{name}: ldp.krr(1, range(3))" for name in "abcdef")
-    assert len(con.execute(f"FROM ldp.perturb_rows(wide, {{{columns}}}, keep := ['g'])").fetchall()[0]) == 7
+def test_thirty_columns_are_perturbed_and_recorded(con: DuckDBPyConnection) -> None:
+    con.execute(f"CREATE TABLE wide AS SELECT {', '.join(f'i % 3 AS c{n}' for n in range(30))} FROM range(60) t(i)")
+    columns = ", ".join(f"c{n}: ldp.krr(32, range({n % 3 + 3}))" for n in range(30))
+    rows = con.sql(f"FROM ldp.perturb_rows(wide, {{{columns}}})")
+    assert rows.columns == [f"c{n}" for n in range(30)]
+    assert len(set(map(str, rows.types))) == 3  # of the three mechanisms
+    assert {len({cell for report in row for cell in report.values()}) for row in rows.fetchall()} == {1}
+
+
+@pytest.mark.parametrize("mechanism", ["krr(1, {})", "oue(1, {})", "krr(1, {}::ENUM('Lima', 'Oslo', 'Rome')[])", "olh(1, {})"])
+def test_a_subquery_returns_a_domain_and_its_reports_say_that_nothing_is_recorded(
+    con: DuckDBPyConnection, mechanism: str
+) -> None:
+    con.execute("CREATE TABLE cities AS SELECT unnest(['Lima', 'Oslo', 'Rome']) AS city")
+    listed = mechanism.format("['Lima', 'Oslo', 'Rome']")
+    domain = "(SELECT list(city ORDER BY city) FROM cities)"
+    of_subquery = f"FROM ldp.perturb_rows(people, {{city: ldp.{mechanism.format(domain)}}}, keep := ['id'])"
+    con.execute(f"CREATE TABLE reports AS {of_subquery}")
+    plain = con.execute(f"SELECT typeof(ldp.perturb('Lima', ldp.{listed}))").fetchone()
+    assert con.execute("SELECT typeof(city), count(DISTINCT id) FROM reports GROUP BY 1").fetchall() == [(*(plain or ()), ROWS)]
+    assert con.execute(f"SELECT sum(estimate) FROM ldp.estimate(reports, city, ldp.{listed})").fetchall() == [
+        (pytest.approx(1),)
+    ]
+
+
+@pytest.mark.parametrize(("mechanism", "value"), [("?", "krr(32, ['Lima', 'Oslo'])"), ("ldp.krr(?, ['Lima', 'Oslo'])", "32")])
+def test_a_prepared_statement_records_the_mechanism_that_it_is_run_with(
+    con: DuckDBPyConnection, mechanism: str, value: str
+) -> None:
+    con.execute(f"PREPARE drawing AS FROM ldp.perturb_rows(people, {{city: {mechanism}}})")
+    rows = con.execute(f"EXECUTE drawing({text_literal(value)})").fetchall()
+    (record,) = {name for (report,) in rows for name in report}
+    assert "krr(epsilon='32'" in record
+
+
+def test_a_statement_that_fails_leaves_no_mechanism_to_the_next_one(con: DuckDBPyConnection) -> None:
+    with pytest.raises(duckdb.Error, match="keep"):
+        con.execute("FROM ldp.perturb_rows(people, {city: ldp.krr(32, ['Lima', 'Oslo'])}, keep := 1)")
+    rows = con.sql("FROM ldp.perturb_rows(people, {n: ldp.krr(32, (SELECT list(n) FROM people))})")
+    assert (rows.columns, list(map(str, rows.types))) == (["n"], ["BIGINT"])
 
 
 def test_a_null_is_drawn_by_its_rule(con: DuckDBPyConnection) -> None:
@@ -406,8 +440,9 @@ def test_an_error_about_a_value_names_its_column(con: DuckDBPyConnection) -> Non
             con.execute("FROM ldp.perturb_rows(v, {region: town(), city: ldp.krr(1, ['Lima', 'Rome'])})").fetchall()
 
 
-def test_one_column_may_be_kept_by_its_name_alone(con: DuckDBPyConnection) -> None:
-    rows = con.sql("FROM ldp.perturb_rows(people, {city: town()}, keep := 'region')").to_arrow_table()
+@pytest.mark.parametrize("keep", ["'region'", "region", "[region]", "REGION"])
+def test_columns_may_be_kept_by_their_names_alone(con: DuckDBPyConnection, keep: str) -> None:
+    rows = con.sql(f"FROM ldp.perturb_rows(people, {{city: town()}}, keep := {keep})").to_arrow_table()
     assert (rows.num_rows, set(rows.column_names)) == (ROWS, {"city", "region"})
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
+from threading import local
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.functions import (
+    MECHANISMS,
     Booleans,
     Column,
     Drawn,
@@ -18,30 +23,39 @@ from ldpsql.functions import (
     Lists,
     Macros,
     Scalar,
+    Settings,
     TextLists,
     Texts,
     ToColumn,
     WholeLists,
     Wholes,
+    as_struct,
     at_once,
     check_columns,
     drawing,
-    drawn_by_form,
     fields_of,
     guarded,
     hookimpl,
+    is_mechanism,
+    kind_of_reports,
     naming_column,
     of_column,
     plain,
+    quoted,
     random_arrangement,
     random_order,
     random_parts,
+    read_mechanism,
+    record_name,
+    scalars_by_form,
+    text_literal,
 )
-from ldpsql.mechanisms import Cost, InvalidParameter, certify
+from ldpsql.mechanisms import Cost, InvalidParameter, Mechanism, certify
 
 _STRUCT = "write FROM ldp.perturb_rows(people, {city: ldp.krr(...), age: ldp.square_wave(...)})"
 _PART = 1 << 18  # values that a thread draws at a time
-_COLUMNS = 6  # that can be perturbed: the macro has a place for each
+_KEEP = "keep := ['region'] names columns of the table, each once, and none that is perturbed"
+_DECLARE = "declare it first: SELECT ldp.declare('city', (SELECT ...)); then ldp.declared('city') is the mechanism"
 _OWN = "_ldpsql_"  # how the names begin that the macro uses
 _IDENTICAL = re.compile(  # the types whose equal values are identical, strings by their bytes
     r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|BOOLEAN|VARCHAR|BLOB|UUID|DATE|TIME|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?"
@@ -49,19 +63,16 @@ _IDENTICAL = re.compile(  # the types whose equal values are identical, strings 
     re.DOTALL,
 )
 _PARTS = 16  # at most, of rows that are counted: threads share them
+_BOUND = "regexp_extract('', {})"  # of a pattern that is constant: it is computed when a statement is bound
 _PART_NUMBER = 'SELECT *, {n} AS "_ldpsql_part" FROM counts WHERE {n} <= len("_ldpsql_parts")'
-_PLACES = {
-    "PADDING_EACH": "'_ldpsql_{n}': [{{'nothing': 1}}]",
-    "NULL_EACH": "NULL",
-    "EMPTY_EACH": 'NULL::INTEGER[] AS "_ldpsql_{n}"',
-    "DRAWN_EACH": """ldp._drawn_rows(
-        COLUMNS(lambda c: lower(c) = lower(struct_keys(ldp._padded(columns))[{n}])),
-        "_ldpsql_places",
-        "_ldpsql_counted",
-        struct_keys(ldp._padded(columns))[{n}],
-        struct_extract_at(ldp._padded(columns), {n})
-    )""",
-}
+_QUERY = (
+    Path(__file__)
+    .with_name("perturb_rows_query.sql")
+    .read_text(encoding="utf-8")
+    .replace("EACH_PART", " UNION ALL ".join(_PART_NUMBER.format(n=n) for n in range(1, _PARTS + 1)))
+)
+_WORDS = re.compile(r"\b(DRAWN|PLACED_KEPT|TAKEN_KEPT|PERTURBED|ALL_NAMES|KEPT_NAMES|TABLE|ldp\.)")
+_NOTED = local()  # `columns` of this thread, between the two functions that DuckDB calls in turn while it binds one statement
 
 
 def drawing_rows(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
@@ -120,40 +131,30 @@ def _as_lists(columns: list[pa.Array | None], kind: pa.DataType) -> pa.Array:
 
 
 @guarded
-def there(tables: Texts, columns: Texts, kept: TextLists) -> pa.Array:
+def there(tables: Texts, perturbed: TextLists, kept: TextLists) -> pa.Array:
     """Return a pattern that matches anything, if a table has the columns to be perturbed and to be kept.
 
     Args:
         tables: the type of the table's rows in SQL.
-        columns: the type of the struct from columns to mechanisms.
+        perturbed: the names of the columns to be perturbed, in lowercase.
         kept: the names of the columns to be kept.
 
     """
-    for table, perturbed, names in zip(*(plain(column).to_pylist() for column in (tables, columns, kept)), strict=True):
-        if not (table and perturbed and perturbed.startswith("STRUCT(")):
-            raise InvalidParameter("the mechanisms of columns must be a struct", _STRUCT)
-        _check([name.lower() for name in fields_of(table)], [name.lower() for name in fields_of(perturbed)], names)
+    for table, columns, names in zip(*(plain(column).to_pylist() for column in (tables, perturbed, kept)), strict=True):
+        if not table or columns is None:
+            raise InvalidParameter("the columns of a table have names", _STRUCT)
+        _check([name.lower() for name in fields_of(table)], columns, names)
     return pa.array([".*"] * len(tables), pa.string())
 
 
 def _check(fields: list[str], perturbed: list[str], kept: list[str | None] | None) -> None:
     """Refuse columns that a table does not have or that are named twice, by their names in lowercase."""
-    if "mechanism" in perturbed and "mechanism" not in fields:
-        raise InvalidParameter(
-            "this is a mechanism, not a struct from columns to mechanisms",
-            _STRUCT,
-        )
     check_columns(perturbed, fields)
-    if len(perturbed) > _COLUMNS:
-        raise InvalidParameter(
-            f"ldp.perturb_rows perturbs at most {_COLUMNS} columns", "ldpsql.perturb_table perturbs any number"
-        )
     if any(name.startswith(_OWN) for name in perturbed):
         raise InvalidParameter(f"a column whose name starts with {_OWN} cannot be perturbed here", "rename it in a view")
     free = {name for name in fields if name not in perturbed and not name.startswith(_OWN)}
     if kept is None or len(free & {name.lower() for name in kept if name is not None}) < len(kept):
-        hint = "keep := ['region'] names columns of the table, each once, and none that is perturbed"
-        raise InvalidParameter("a column to be kept does not exist, or is perturbed too", hint)
+        raise InvalidParameter("a column to be kept does not exist, or is perturbed too", _KEEP)
 
 
 @guarded
@@ -207,25 +208,146 @@ def _places(number: int | None, counts: pa.Array | None) -> NDArray[np.int32]:
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
-_BY_FORM = drawn_by_form("_report_rows", "__ldp_rows", ("x", "places", "counted", "name", "handle"), drawing_rows, rows=True)
+_BY_KIND = scalars_by_form("__ldp_rows", drawing_rows, rows=True)
 
 
-def _macros() -> Macros:
-    """Return the macros, with a place for each column that can be perturbed and a query for each part."""
-    text = Macros.beside(__file__).text
-    for word, sql in _PLACES.items():
-        text = text.replace(word, ", ".join(sql.format(n=n) for n in range(1, _COLUMNS + 1)))
-    return Macros(text.replace("EACH_PART", " UNION ALL ".join(_PART_NUMBER.format(n=n) for n in range(1, _PARTS + 1))))
+@dataclass(frozen=True)
+class _Columns:
+    """The columns to be perturbed: the types of their mechanisms in SQL, and the mechanisms unless subqueries return them."""
+
+    types: dict[str, str]
+    mechanisms: dict[str, Mechanism] = field(default_factory=dict)
+
+    def drawn(self, name: str, catalog: str) -> str:
+        """Return the SQL of a list of reports of a column."""
+        own = f'(SELECT m.{quoted(name)} FROM "_ldpsql_columns")'  # noqa: S608  # quoted
+        mechanism, kind = self.mechanisms.get(name), fields_of(self.types[name]).get("reports")
+        if self.types[name] == "UNKNOWN":  # a parameter of a prepared statement, which DuckDB binds again with its value
+            return f"({own}).reports"
+        if kind is None and mechanism is not None:  # it is written as text
+            own, kind = "from_json({}, {})".format(*map(text_literal, as_struct(mechanism))), kind_of_reports(mechanism)
+        if kind is None:
+            raise InvalidParameter("a subquery must return a mechanism as a struct", _DECLARE)
+        if kind.startswith("STRUCT(") and not kind.endswith("[]") and kind not in _BY_KIND:
+            raise InvalidParameter("a row has several columns", "name the columns of the row, each with its own mechanism")
+        handle = f"system.main.__ldp_drawn({own})" if mechanism is None else str(MECHANISMS.number(mechanism))
+        scalar, text = _BY_KIND.get(kind, _BY_KIND[""]), text_literal(name)
+        column = f"COLUMNS(lambda c: lower(c) = lower({text}))"
+        arguments = f'{column}, "_ldpsql_places", "_ldpsql_counted", {text}, {catalog}_draws_by({handle})'
+        call = f"system.main.{scalar.name}({arguments})"
+        if kind not in _BY_KIND:
+            call = f"list_select(({own}).reports, {call})"
+        elif scalar.returns != kind and kind.endswith("[]"):
+            call = f"CAST({call} AS {kind})"
+        if mechanism is None:
+            return call
+        return f"list_transform({call}, lambda report: {{{text_literal(record_name(mechanism))}: report}})"
+
+
+@guarded
+def forget(rows: Column) -> pa.Array:
+    """Forget what another statement may have noted before it failed; return a pattern."""
+    _NOTED.columns = None
+    return pa.array([".*"] * len(rows))
+
+
+@guarded
+def note(columns: Column, types: Texts) -> pa.Array:
+    """Read and note the mechanisms of columns while a statement is bound, for `rows_query`; return a pattern.
+
+    Args:
+        columns: a struct from columns to mechanisms.
+        types: its type in SQL.
+
+    """
+    for spec, kind in zip(plain(columns), plain(types).to_pylist(), strict=True):
+        if not isinstance(spec, pa.StructScalar) or not spec.is_valid or not kind:
+            raise InvalidParameter("the mechanisms of columns must be a struct", _STRUCT)
+        if is_mechanism(spec):
+            raise InvalidParameter("this is a mechanism, not a struct from columns to mechanisms", _STRUCT)
+        mechanisms = {}
+        for name in spec.type.names:
+            with of_column(name):
+                mechanisms[name] = read_mechanism(spec[name])
+                certify(mechanisms[name])
+        _NOTED.columns = _Columns(fields_of(kind), mechanisms)
+    return pa.array([".*"] * len(columns))
+
+
+@guarded
+def note_types(types: Texts) -> pa.Array:
+    """Note the types of mechanisms that subqueries return; return a pattern.
+
+    Args:
+        types: the type in SQL of a struct from columns to mechanisms.
+
+    """
+    for kind in plain(types).to_pylist():
+        _NOTED.columns = _Columns(fields_of(kind or ""))
+    return pa.array([".*"] * len(types))
+
+
+@guarded
+def rows_query(tables: Texts, kept: Settings, catalogs: Texts) -> pa.Array:
+    """Return the query of ``ldp.perturb_rows``, of the columns that were noted before.
+
+    Args:
+        tables: the table.
+        kept: the name of the column to be kept, or a list of names.
+        catalogs: the catalog of the macros, with a dot.
+
+    """
+    columns, _NOTED.columns = getattr(_NOTED, "columns", None), None
+    rows = zip(*(plain(column).to_pylist() for column in (tables, kept, catalogs)), strict=True)
+    return pa.array([_query(columns, *row) for row in rows], pa.string())
+
+
+def _query(columns: _Columns | None, table: str | None, kept: Any, catalog: str) -> str:
+    if table is None:
+        raise InvalidParameter("the table is NULL", _STRUCT)
+    keep = [kept] if isinstance(kept, str) else kept
+    if not isinstance(keep, list) or not all(isinstance(name, str) for name in keep):
+        raise InvalidParameter("keep must be the name of a column, or a list of names", _KEEP)
+    names = f"[{', '.join(map(text_literal, keep))}]::VARCHAR[]"
+    if columns is None:  # DuckDB knows the types of subqueries while it binds them, not what they return
+        noted = _BOUND.format('system.main.__ldp_note_types(typeof((SELECT m FROM "_ldpsql_columns")))')
+        again = f"query(system.main.__ldp_rows_query({text_literal(table)}, {names}, {text_literal(catalog)}))"
+        none = f"""SELECT true AS "_ldpsql_none" WHERE {noted} <> ''"""
+        return f'SELECT * EXCLUDE ("_ldpsql_none") FROM ({none} UNION ALL BY NAME FROM {again})'  # noqa: S608  # quoted
+    perturbed = [name.lower() for name in columns.types]
+    if not perturbed:
+        raise InvalidParameter("the mechanisms of columns must be a struct", _STRUCT)
+    others = [name for name in map(str.lower, keep) if name not in perturbed and not name.startswith(_OWN)]
+    kept_too = f"COLUMNS(lambda c: lower(c) IN {_listed(others)})"
+    words = {
+        "DRAWN": ", ".join(columns.drawn(name, catalog) for name in columns.types),
+        "PLACED_KEPT": f", {kept_too}" if others else "",
+        "TAKEN_KEPT": f', list_extract({kept_too}, "_ldpsql_places")' if others else "",
+        "PERTURBED": _listed(perturbed),
+        "ALL_NAMES": _listed([*perturbed, *others]),
+        "KEPT_NAMES": names,
+        "TABLE": text_literal(table),
+        "ldp.": catalog,
+    }
+    return _WORDS.sub(lambda word: words[word[0]], _QUERY)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"[{', '.join(f'lower({text_literal(name)})' for name in names)}]"
 
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.perturb_rows``."""
     return [
-        *_BY_FORM,
+        *dict.fromkeys(_BY_KIND.values()),
+        Scalar("__ldp_forget", forget, "VARCHAR"),
+        Scalar("__ldp_note", note, "VARCHAR"),
+        Scalar("__ldp_note_types", note_types, "VARCHAR"),
+        Scalar("__ldp_rows_query", rows_query, "VARCHAR", draws=True),
         Scalar("__ldp_there", there, "VARCHAR"),
         Scalar("__ldp_identical", identical, "BOOLEAN"),
         Scalar("__ldp_parts", parts_of, "BIGINT[][]", volatile=True, draws=False),
         Scalar("__ldp_order", order_of, "INTEGER[]", volatile=True, draws=False),
-        _macros(),
+        Macros.beside(__file__),
     ]

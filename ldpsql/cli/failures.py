@@ -18,7 +18,6 @@ _MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist"
 _NO_OVERLOAD = re.compile(r"Macro \w+\(\) does not support the supplied arguments")
 _RECORDED = re.compile(r"Macro (?:estimate|estimate_by|crosstab)\(\) does not support the supplied arguments")
 _OPTION = re.compile(r"\b(deadline|stop|confidence|intervals|misfit|tolerance|max_iterations)\s*:?=", re.IGNORECASE)
-_KEPT = re.compile(r"\bperturb_rows\b.*\bkeep\s*:?=", re.IGNORECASE | re.DOTALL)
 _NOT_FOUND = re.compile(r"Referenced column \"(\w+)\"|has multiple\b.* that match the supplied arguments", re.DOTALL)
 _ESTIMATOR = re.compile(r"\bestimator\s*:?=", re.IGNORECASE)
 _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
@@ -84,7 +83,7 @@ def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
     if message is None:
         return Failure("LDP901", *withheld_message(error), 1)
     hint = _about_a_plugin(str(error)) or _about_an_option(message, typed) or _about_the_mechanism(message, typed)
-    hint = hint or _about_kept_columns(message, typed) or _about_an_equals_sign(message, typed)
+    hint = hint or _about_an_equals_sign(message, typed)
     return Failure("LDP903", message, hint or "DuckDB's own words about the statement", 1)
 
 
@@ -101,13 +100,6 @@ def _about_the_mechanism(message: str, typed: str) -> str:
     if not _RECORDED.search(message) or not _ESTIMATOR.search(typed):
         return ""
     return "with an estimator, pass the mechanism too; ldp.mechanism('reports', 'city') returns the one that is recorded"
-
-
-def _about_kept_columns(message: str, typed: str) -> str:
-    """Return how to write the columns to keep if ``ldp.perturb_rows`` was called with names, not strings, else nothing."""
-    if "can only contain lambda parameters" not in message or not _KEPT.search(typed):
-        return ""
-    return "the columns to keep are strings: keep := ['region', 'year']"
 
 
 def _about_an_equals_sign(message: str, typed: str) -> str:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ldpsql.channels import Drawn
+from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
+from ldpsql.domains.sql_types import sql_type
 from ldpsql.engine.aggregates import COUNTED
 from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_of
 from ldpsql.errors import InvalidParameter
-from ldpsql.mechanisms.base import CertifiedMechanism
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.names import COUNTED_BY, DREW, KEPT, LISTED_BY, RECORDING, WRITTEN
 from ldpsql.reports import FORMS, RowReports
 from ldpsql.reports.base import MarkedReports, NumberedReports
@@ -24,11 +26,45 @@ _CAST = "cast_to_type({}, reports[1])"  # only for the type: the list is not rea
 _IS_LIST = f"system.main.regexp_extract('', {WRITTEN}('domain', ' ELSE CAST(NULL AS ' || typeof(reports) || ') END')) = ''"
 _LISTED = f"CASE WHEN {_IS_LIST} THEN reports[{{}}] END"
 _READ = f'from_json({{}}, (reports)."{RowReports.mark}")'
-_READ_ROWS = (
-    "error('[LDP103] each call draws one column here. Hint: name the columns of the row, each with its own mechanism.')"
-    "::VARCHAR[]"
-)
-_CAST_ROWS, _LISTED_ROWS = "cast_to_type({}, [reports[1]])", "list_select(reports, {})"
+
+
+def scalars_by_form(
+    scalar: str,
+    function: Callable[[ToColumn, pa.DataType], Callable[..., Any]],
+    *,
+    draws: bool = True,
+    volatile: bool = True,
+    rows: bool = False,
+) -> dict[str, Scalar]:
+    """Return the function of each form of reports, by the type in SQL of the field ``reports`` of a mechanism.
+
+    That type is a list of the reports, or the marker of their form. The function of '' is for any other list.
+
+    Args:
+        scalar: the name of the function that returns positions in a list, from 1; the names of those that return reports have
+            the mark of a form or a type appended.
+        function: takes how draws become a column, and the type of that column; returns a function of Arrow columns.
+        draws: whether every call of the functions draws a new report.
+        volatile: whether DuckDB must call the functions for every row.
+        rows: whether the functions return a list of reports for a list of values.
+
+    """
+    made: dict[str, Scalar] = {}
+
+    def add(mark: str, own: Callable[..., Any], returns: str, *kinds: str) -> None:
+        name = f"{scalar}_{mark}" if mark else scalar
+        one = Scalar(name, own, f"{returns}[]" if rows else returns, volatile=volatile, draws=draws)
+        made.update(dict.fromkeys(kinds, one))
+
+    for mark, form in FORMS.items():
+        add(mark, function(CertifiedMechanism.shown, form.type), form.sql_type, f"STRUCT({mark} INTEGER)")
+    for kind, arrow in KINDS.items():
+        like = (kind, *AS_TEXT) if kind == "VARCHAR" else (kind,)
+        add(mark_of(kind), function(column_of_kind(arrow), arrow), kind, *(f"{sql}[]" for sql in like))
+    if not rows:
+        add(RowReports.mark, function(_row_texts, pa.string()), "VARCHAR", f'STRUCT("{RowReports.mark}" VARCHAR)')
+    add("", function(positions, pa.int32()), "INTEGER", "")
+    return made
 
 
 def drawn_by_form(
@@ -40,7 +76,6 @@ def drawn_by_form(
     further: str = "",
     draws: bool = True,
     volatile: bool = True,
-    rows: bool = False,
 ) -> list[Scalar | Macros]:
     """Return a macro that draws reports of any form, and the function of each form that the macro calls.
 
@@ -50,35 +85,26 @@ def drawn_by_form(
 
     Args:
         macro: the name of the macro in the catalog ``ldp``.
-        scalar: the name of the function that returns positions in a list, from 1; the names of those that return reports have
-            the mark of a form or a type appended.
+        scalar: see `scalars_by_form`.
         arguments: the arguments of the macro before the reports, which the functions take as well.
-        function: takes how draws become a column, and the type of that column; returns a function of Arrow columns.
+        function: see `scalars_by_form`.
         further: SQL that follows the arguments in the calls of the functions.
-        draws: whether every call of the functions draws a new report.
-        volatile: whether DuckDB must call the functions for every row.
-        rows: whether the functions return a list of reports for a list of values.
+        draws: see `scalars_by_form`.
+        volatile: see `scalars_by_form`.
 
     """
-    many, cast, listed = ("[]", _CAST_ROWS, _LISTED_ROWS) if rows else ("", _CAST, _LISTED)
-    calls = {"volatile": volatile, "draws": draws}
-    scalars = [Scalar(scalar, function(positions, pa.int32()), f"INTEGER{many}", **calls)]
-    overloads: list[tuple[str, str]] = []
-
-    def add(mark: str, own: Callable[..., Any], returns: str, kinds: Iterable[str], body: str) -> None:
-        scalars.append(Scalar(f"{scalar}_{mark}", own, f"{returns}{many}", **calls))
-        overloads.extend((kind, body.format(call.format(f"{scalar}_{mark}"))) for kind in kinds)
-
-    call = f"{{}}({', '.join(arguments)}{further})"
-    for mark, form in FORMS.items():
-        add(mark, function(CertifiedMechanism.shown, form.type), form.sql_type, [f"STRUCT({mark} INTEGER)"], "{}")
-    for kind, arrow in KINDS.items():
-        like = (kind, *AS_TEXT) if kind == "VARCHAR" else (kind,)
-        add(mark_of(kind), function(column_of_kind(arrow), arrow), kind, [f"{sql}[]" for sql in like], cast)
-    read, own = _READ_ROWS if rows else _READ, RowReports.mark
-    add(own, function(_row_texts, pa.string()), "VARCHAR", [f'STRUCT("{own}" VARCHAR)'], read)
-    overloads += [('"NULL"', call.format(scalar)), ("", listed.format(call.format(scalar)))]  # the first raises an error
-    return [*scalars, overloaded(macro, [((*arguments, "reports", f"kind {kind}"), body) for kind, body in overloads])]
+    by_kind = scalars_by_form(scalar, function, draws=draws, volatile=volatile)
+    overloads = []
+    for kind, one in by_kind.items():
+        call = f"{one.name}({', '.join(arguments)}{further})"
+        read = _READ if one.name.endswith(f"_{RowReports.mark}") else "{}"
+        overloads.append((kind, (_CAST if kind.endswith("[]") else read if kind else _LISTED).format(call)))
+    overloads.insert(-1, ('"NULL"', f"{scalar}({', '.join(arguments)}{further})"))  # raises an error
+    parameters = (*arguments, "reports")
+    return [
+        *dict.fromkeys(by_kind.values()),
+        overloaded(macro, [((*parameters, f"kind {kind}"), body) for kind, body in overloads]),
+    ]
 
 
 def positions(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
@@ -131,6 +157,16 @@ def _of_recorded(macro: str, aggregate: str) -> str:
     # A list and || keep CREATE MACRO from binding the type of a report that is not known yet.
     kind = f"from_json('null', '' || {RECORDING}(typeof([report][1])))"
     return inner + outer + overloaded(name, [(parameters, f"{macro}_type(report, keep, m, {kind})")]).text
+
+
+def kind_of_reports(mechanism: Mechanism) -> str:
+    """Return the type in SQL of the field ``reports`` of a mechanism, '' if it is a list of nested values."""
+    reports = certify(mechanism).reports
+    if isinstance(reports, Domain) and not isinstance(reports, Product):
+        return f"{sql_type(reports.values.type)}[]"
+    if isinstance(reports, MarkedReports):
+        return f"STRUCT({reports.mark} INTEGER)"
+    return f'STRUCT("{RowReports.mark}" VARCHAR)' if isinstance(reports, Product | RowReports) else ""
 
 
 def type_of_reports(listed: str | None) -> str:

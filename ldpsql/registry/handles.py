@@ -184,11 +184,16 @@ def read_parts(columns: pa.Scalar) -> Parts | Product:
     return of_columns(read) if lists else parts_of(read)
 
 
+def is_mechanism(value: pa.StructScalar) -> bool:
+    """Return whether this is the STRUCT of one mechanism."""
+    return "mechanism" in value.type.names and str(value["mechanism"]) in registry().mechanisms
+
+
 def _columns(value: pa.Scalar) -> Any:
     """Return a struct of mechanisms with each of them read, anything else as a plain value."""
     if not isinstance(value, pa.StructScalar) or not value.is_valid:
         return _plain_value(value)
-    if "mechanism" in value.type.names and str(value["mechanism"]) in registry().mechanisms:
+    if is_mechanism(value):
         raise InvalidSpec("this is one mechanism, and a row needs that of each column by its name", _ROWS)
     return {name: _column(value[name]) for name in value.type.names}
 

@@ -94,8 +94,8 @@ class Statement:
         behind = next((after for token, after in pairwise(self.tokens) if token.is_name and token.name == word), None)
         return "" if behind is None else self.sql.encode()[behind.offset - self.tokens[0].offset :].decode()
 
-    def only_constants(self, function: str, *, or_calls: str) -> bool:
-        """Return whether the argument of every call of a function is a string constant, or a call of another function."""
+    def only_constants(self, function: str, *, or_calls: tuple[str, ...]) -> bool:
+        """Return whether the argument of every call of a function is a string constant, or a call of one of others."""
         calls = [i for i, token in enumerate(self.tokens) if token.is_name and token.name == function]
         return all(
             self._is_constant(i + 2) or self._is_call(i + 2, or_calls)
@@ -108,10 +108,10 @@ class Statement:
         at = self.tokens[place : place + 2]
         return len(at) == 2 and at[0].is_string and at[1].text.startswith(")")
 
-    def _is_call(self, place: int, function: str) -> bool:
-        """Return whether a call of a function is at a place, with or without its schema."""
+    def _is_call(self, place: int, functions: tuple[str, ...]) -> bool:
+        """Return whether a call of one of these functions is at a place, with or without its schema."""
         at = itertools.takewhile(lambda token: token.is_name or token.text == ".", self.tokens[place:])
-        return [token.name for token in at if token.is_name][-1:] == [function]
+        return "".join([token.name for token in at if token.is_name][-1:]) in functions
 
     def _head(self, words: set[str]) -> list[str]:
         """Return the words at the beginning that belong to a set."""
