@@ -6,6 +6,7 @@ ROW = "row"  # the mechanism of several columns
 KRR = "krr"  # the mechanism that is the identity where its epsilon is infinite
 BEST, EMS, IBU, INV, INV_N, INV_P = "best", "ems", "ibu", "inv", "inv_n", "inv_p"  # estimators; the default is ibu
 
+ALLOWED = "__ldp_allowed"  # (handle, drawn, statement): the handle, or an error if a policy refuses the draw
 AGREED = "ldp._agreed"  # (reports, name, mechanism): true, or an error if another mechanism is recorded for the column
 COLUMN_NAME = "ldp._name"  # (report): text with the name of the column
 COUNTS = "ldp.counts"  # (report, keep): aggregate
@@ -27,7 +28,7 @@ ROW_REPORTS = "__ldp_row_reports"  # (mechanisms by column): the type of a repor
 ROW_VALUES = "__ldp_row_values"  # (mechanisms by column): the type of a row
 OCTETS = "__ldp_octets"  # (report): a set as bytes
 MOMENTS = "ldp._moments"  # the macro that gives a list the type of the values between two ends
+ROWS_QUERY = "__ldp_rows_query"  # (table, keep, catalog): the SQL of perturb_rows
 TABLE_PLACE = "__ldp_place"  # (table): what query_table takes; a folder becomes a pattern
 WRITTEN = "__ldp_written"  # (name, SQL, ...) of lists: a pattern, if they are lists, none of them too long
 WRITTEN_CALL = "__ldp_call"  # (macro, reports, search path, catalog, columns): SQL that draws nothing
-WRITING = (WRITTEN_CALL, "__ldp_rows_query")  # functions that write the SQL of a macro, and are known to draw or not

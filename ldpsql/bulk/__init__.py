@@ -9,6 +9,7 @@ What users call:
     counts          `partial_counts`, `merge`
     many_groups     `estimate_groups`
     comparing       `compare_estimators`, `recommend`
+    regressing      `regression` on perturbed columns
     foreign         `read`, `rappor_shares`: reports of other libraries
 What they are made of, one after the other:
     reading/        sources: files, tables, streams, and the parts into which they are cut

@@ -16,6 +16,7 @@ from ldpsql import settings
 from ldpsql.engine.connections import CONNECTIONS, duckdb_of, guard_number, new_catalog
 from ldpsql.engine.functions import ALLOWED_MACRO, CATALOG_NUMBER, GUARD_MACRO, GUARD_MARK, MARK
 from ldpsql.errors import ConnectionRefused, InvalidParameter, PrivacyLeakWarning
+from ldpsql.names import ALLOWED
 from ldpsql.quoting import quoted
 from ldpsql.sql import lint, surface
 
@@ -170,9 +171,9 @@ class _Functions:
 
 _NONE = _Functions(frozenset(), frozenset())
 # Whether a statement may draw is decided by planning it again, to see what it reads. A subquery is run once, not for each row.
-_ALLOWED = """CREATE OR REPLACE MACRO {catalog}._allowed(handle, drawn) AS (SELECT __ldp_allowed(handle, drawn, {{
+_ALLOWED = f"""CREATE OR REPLACE MACRO {{catalog}}.{ALLOWED_MACRO}(handle, drawn) AS (SELECT {ALLOWED}(handle, drawn, {{{{
     'sql': system.main.current_query(), 'search_path': system.main.current_setting('search_path'),
-    'catalog': {catalog}._catalog(), 'guard': {catalog}._guard()}}))"""
+    'catalog': {{catalog}}.{CATALOG_NUMBER}(), 'guard': {{catalog}}.{GUARD_MACRO}()}}}}))"""
 
 
 def _make_catalog(cursor: DuckDBPyConnection, name: str, existing: _Functions) -> None:

@@ -11,7 +11,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.caches import ByteCache
 from ldpsql.engine.functions import MARK, Macros, Scalar
-from ldpsql.names import WRITING
+from ldpsql.names import ROWS_QUERY, WRITTEN_CALL
 from ldpsql.sql.tokens import Statement, statements
 
 IN_PYTHON = frozenset({"perturb", "perturb_batches", "perturb_copy", "perturb_once", "perturb_table"})  # that draw
@@ -117,7 +117,7 @@ class DrawingFunctions:
             return True
         if not running:
             return False
-        if not statement.only_constants(_RUNS_TEXT, or_calls=WRITING):
+        if not statement.only_constants(_RUNS_TEXT, or_calls=(WRITTEN_CALL, ROWS_QUERY)):
             return True
         return any(self._hides(inner) for text in statement.strings for inner in statements(text))
 
