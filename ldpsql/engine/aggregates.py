@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ldpsql.engine.functions import Macros
+from ldpsql.engine.functions import CATALOG_NUMBER, Macros
 from ldpsql.names import (
     AGREED,
     COLUMN_NAME,
+    COLUMN_VALUES,
     COMPARED,
     COUNTED_BY,
+    DOMAIN,
     FEW,
     IBU,
+    IN_UNIT,
     RECORDED,
     RECORDED_COUNTS,
     TABLE_PLACE,
@@ -24,7 +27,7 @@ from ldpsql.names import (
 from ldpsql.quoting import quoted, text_literal
 
 COUNTS, RECORD = "{counts}", "{record}"
-_CHOOSING = ("ldp._in_unit(", "ldp._domain(", "ldp._column_values(")
+_CHOOSING = (f"{IN_UNIT}(", f"{DOMAIN}(", f"{COLUMN_VALUES}(")
 _LOCAL = '"ldp counts"'  # no column of a user has this name
 _NAME = '"ldp report"'
 _FEW = '"ldp few"'  # apart from the column: a table may have the name of its column
@@ -99,7 +102,8 @@ class Aggregate:
             over_table, table = {"reports": None, **over_reports}, f"_table_{self.name}"
             yield _macro(table, over_table, f"TABLE ({select})")
             call = (
-                f"{WRITTEN_CALL}('ldp.{table}', reports, current_setting('search_path'), ldp._catalog(), report, alias(report))"
+                f"{WRITTEN_CALL}('ldp.{table}', reports, current_setting('search_path'), ldp.{CATALOG_NUMBER}(), "
+                "report, alias(report))"
             )
             recorded = f", (reports, report) AS TABLE (FROM query({call}))" if self._optional else ""
             yield _macro(self.name, over_table, f"TABLE (FROM {_call(table, over_table, {})}){recorded}")
