@@ -16,6 +16,7 @@ from ldpsql.cli.options import (
     columns_named,
 )
 from ldpsql.cli.output import Format, FormatOption, of_table, write_rows
+from ldpsql.names import BEST
 
 
 def outcome(
@@ -24,7 +25,7 @@ def outcome(
     y: Annotated[str, typer.Option("--of", help="The raw column.")] = "",
     measure: Annotated[str, typer.Option(help="mean, sum, variance or share.")] = "mean",
     weight: Annotated[str | None, typer.Option(help="The column of weights.")] = None,
-    estimator: Annotated[str, typer.Option(help="best, inv or bayes.")] = "best",
+    estimator: Annotated[str, typer.Option(help="best, inv or bayes.")] = BEST,
     column: ColumnsOption = None,
     mechanism: RecordedOption = None,
     by: ByOption = None,
