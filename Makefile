@@ -25,7 +25,7 @@ SITE_STAMP := $(SITE)/.installed
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
-	$(RUN)python -m pip install --quiet --no-compile --no-deps --no-build-isolation --editable examples/ldpsql-coin
+	$(RUN)python -m pip install --quiet --no-compile --no-deps --editable examples/ldpsql-coin
 	touch $(STAMP)
 
 # $(call beside,FOLDER,ARGUMENTS): an environment that sees the packages of .venv, and holds only what differs or is missing there.
@@ -54,7 +54,7 @@ test-slow: $(STAMP)  ## the tests that take most of the time: killed processes, 
 	$(RUN)python -m pytest -n $(WORKERS) --dist worksteal -m slow
 
 $(DBT_STAMP): $(STAMP) constraints-dbt.txt
-	$(call beside,$(DBT),--no-build-isolation --no-deps --requirement constraints-dbt.txt --editable .)
+	$(call beside,$(DBT),--no-deps --requirement constraints-dbt.txt --editable .)
 	touch $(DBT_STAMP)
 
 test-dbt: $(DBT_STAMP)  ## build examples/dbt with real dbt-core and dbt-duckdb, which have an environment of their own
@@ -70,7 +70,7 @@ test-clients: $(STAMP)  ## modules for JavaScript in Node and chromium: installs
 
 $(LOWEST_STAMP): $(STAMP) tests/lowest.py
 	$(PYTHON) -m tests.lowest > $(VENV)/lowest.txt
-	$(call beside,$(LOWEST),--no-build-isolation --constraint $(VENV)/lowest.txt --editable '.[dev]')
+	$(call beside,$(LOWEST),--constraint $(VENV)/lowest.txt --editable '.[dev]')
 	touch $(LOWEST_STAMP)
 
 # Each dependency where it is used most: DuckDB, Polars, Arrow and pandas; NumPy and SciPy; pydantic and pluggy; Typer and Rich; SQLGlot; TOML Kit.
@@ -122,7 +122,7 @@ docs: $(STAMP)  ## write the pages of docs/reference from the registry
 	$(RUN)python -m tests.reference
 
 $(SITE_STAMP): $(STAMP)
-	$(call beside,$(SITE),--no-build-isolation --constraint constraints.txt --editable '.[site]')
+	$(call beside,$(SITE),--constraint constraints.txt --editable '.[site]')
 	touch $(SITE_STAMP)
 
 site: $(SITE_STAMP)  ## build the documentation site in site/; a broken link fails
