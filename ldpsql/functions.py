@@ -67,7 +67,7 @@ from ldpsql.engine.groups import (
 from ldpsql.engine.identity import parts
 from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.measured import all_measured, measured, number_structs
-from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, values_type
+from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, struct_sql, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import (
@@ -377,6 +377,7 @@ __all__ = [
     "statement_of",
     "step",
     "struct_fields",
+    "struct_sql",
     "struct_text",
     "struct_type",
     "structs_with",

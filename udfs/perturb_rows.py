@@ -29,7 +29,6 @@ from ldpsql.functions import (
     ToColumn,
     WholeLists,
     Wholes,
-    as_struct,
     at_once,
     check_columns,
     drawing,
@@ -48,6 +47,7 @@ from ldpsql.functions import (
     read_mechanism,
     record_name,
     scalars_by_form,
+    struct_sql,
     text_literal,
 )
 from ldpsql.mechanisms import Cost, InvalidParameter, Mechanism, certify
@@ -225,7 +225,7 @@ class _Columns:
         if self.types[name] == "UNKNOWN":  # a parameter of a prepared statement, which DuckDB binds again with its value
             return f"({own}).reports"
         if kind is None and mechanism is not None:  # it is written as text
-            own, kind = "from_json({}, {})".format(*map(text_literal, as_struct(mechanism))), kind_of_reports(mechanism)
+            own, kind = struct_sql(mechanism), kind_of_reports(mechanism)
         if kind is None:
             raise InvalidParameter("a subquery must return a mechanism as a struct", _DECLARE)
         if kind.startswith("STRUCT(") and not kind.endswith("[]") and kind not in _BY_KIND:

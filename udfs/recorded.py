@@ -30,6 +30,7 @@ from ldpsql.functions import (
     record_name,
     recorded_in_type,
     records_in,
+    struct_sql,
     struct_text,
     text_literal,
     type_of_reports,
@@ -143,9 +144,7 @@ def _call(macro: str, reports: str | None, search_path: str, catalog: int, *colu
     condition = ""
     each = {report: report} if isinstance(report, str) else report
     with suppress(MechanismUnrecorded):
-        for column in each.values():
-            mechanism_at(catalog, search_path, reports, column)
-        of_each = {field: f"{ldp}.mechanism({place}, {text_literal(column)})" for field, column in each.items()}
+        of_each = {field: struct_sql(mechanism_at(catalog, search_path, reports, column)) for field, column in each.items()}
         drawn_by = of_each[report] if isinstance(report, str) else f"{ldp}.row({struct_text(of_each)})"
         condition = _UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))
     return f"FROM {macro}({place}, {', '.join(map(_columns, columns[::2]))}, {drawn_by}) {condition}"

@@ -18,6 +18,7 @@ from ldpsql.domains.sql_types import sql_type
 from ldpsql.errors import InvalidSpec
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.parts import Parts
+from ldpsql.quoting import text_literal
 from ldpsql.reports import Alphabet, MarkedReports, RowReports
 
 _CONSTRUCTOR = "make the mechanism with its constructor, such as ldp.krr(1, ['a', 'b'])"
@@ -45,6 +46,11 @@ def as_struct(mechanism: Mechanism) -> tuple[str, str]:
     made = _of_row(mechanism) if columns_of(mechanism) else _of_values(mechanism)
     values, types = ({name: part[i] for name, part in made.items()} for i in range(2))
     return json.dumps(values), json.dumps(types)
+
+
+def struct_sql(mechanism: Mechanism) -> str:
+    """Return SQL for a mechanism's STRUCT."""
+    return "from_json({}, {})".format(*map(text_literal, as_struct(mechanism)))
 
 
 def _of_row(mechanism: Mechanism) -> dict[str, tuple[Any, Any]]:

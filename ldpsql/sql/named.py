@@ -14,7 +14,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.domains.sql_types import sql_type
 from ldpsql.engine.functions import CATALOG_NUMBER, MARK, Macros, struct_text
-from ldpsql.engine.sql_struct import as_struct, columns_of, long_domains
+from ldpsql.engine.sql_struct import columns_of, long_domains, struct_sql
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, OtherMechanism, RowBudgetExceeded, SourceRefused
 from ldpsql.errors.wording import of_macro
 from ldpsql.mechanisms.base import Mechanism
@@ -130,8 +130,7 @@ def sql_call(mechanism: Mechanism, con: DuckDBPyConnection) -> str:
         columns = {part.column: sql_call(part.mechanism, con) for part in parts}
         return f"ldp.{quoted(mechanism.name)}({struct_text(columns)})"
     if long_domains(mechanism):
-        values, types = map(text_literal, as_struct(mechanism))
-        return f"from_json({values}, {types})"
+        return struct_sql(mechanism)
     written = mechanism.given()  # domains as plain lists, without their type
     domains = {name: domain for name in written if isinstance(domain := getattr(mechanism, name), Domain)}
     arguments = {name: _literal(value, con) for name, value in (written | domains).items()}
