@@ -67,7 +67,7 @@ class Case:
         certified = certify(self.mechanism)
         raw = raw_column(certified)
         pq.write_table(pa.table({"x": raw}), folder / "raw.parquet")
-        pq.write_table(pa.table({"x": certified.perturb(raw)}), folder / "reports.parquet")
+        pq.write_table(pa.table({"x": certified.perturb(raw), "y": range(len(raw))}), folder / "reports.parquet")
 
     @property
     def pairs(self) -> bool:
@@ -151,6 +151,22 @@ def ask(of: Case) -> tuple[list[str], Check]:
     return ["ask", of.path("reports.parquet"), "x", "-m", of.text, "--mean", "x", "--format", "json"], check
 
 
+def outcome(of: Case) -> tuple[list[str], Check]:
+    def check(out: str) -> None:
+        rows = json.loads(out)
+        assert len(rows) == len(certify(of.mechanism).values.listed)
+        assert all(row["std_error"] is None or row["std_error"] > 0 for row in rows)
+
+    return ["outcome", of.path("reports.parquet"), "x", "-m", of.text, "--of", "y", "--format", "json"], check
+
+
+def regression(of: Case) -> tuple[list[str], Check]:
+    def check(out: str) -> None:
+        assert all(row["std_error"] > 0 for row in json.loads(out))
+
+    return ["regression", of.path("reports.parquet"), "x", "-m", of.text, "--outcome", "y", "--format", "json"], check
+
+
 def synthesize(of: Case) -> tuple[list[str], Check]:
     def check(out: str) -> None:
         assert len(json.loads(out)) == 7
@@ -225,6 +241,8 @@ VERBS: dict[str, Callable[[Case], tuple[list[str], Check]]] = {
     "budget": budget,
     "estimate": estimate,
     "ask": ask,
+    "outcome": outcome,
+    "regression": regression,
     "synthesize": synthesize,
     "heavy-hitters": heavy_hitters,
     "report": report,
@@ -254,6 +272,9 @@ def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> boo
         return code == "LDP103" and any(words in hint for words in ("crosstab", "its own mechanism", "of := "))
     if verb in ("vectors", "export-client"):
         return (of.pairs or of.name in STRINGS) and code == "LDP406" and "krr" in hint
+    if verb in ("outcome", "regression"):
+        of_listed_values = not of.pairs and of.name not in {*STRINGS, *ROWS, *JOINT}
+        return code == "LDP103" and not of_listed_values and bool(hint)
     if verb in ("heavy_hitters", "heavy-hitters"):
         return code == "LDP103" and "not listed" in message and ("key_value" if of.pairs else "ldp.ibu") in hint
     if of.pairs:

@@ -37,7 +37,7 @@ def store() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (names | {"AWS_DEFAULT_REGION": "us-east-1"}).items():
             patch.setenv(name, value)
-        fsspec.filesystem("s3").mkdir("bucket")
+        fsspec.filesystem("s3").makedirs("bucket", exist_ok=True)  # what an earlier server of this process held is still there
         yield "s3://bucket"
     server.stop()
     type(fsspec.filesystem("s3")).clear_instance_cache()  # the next server of this process has another port

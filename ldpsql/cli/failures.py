@@ -106,7 +106,7 @@ def _about_an_equals_sign(message: str, typed: str) -> str:
     """Return how to name an argument if a function was called with ``name = value``, which compares a column, else nothing."""
     missing = _NOT_FOUND.search(message)
     name = missing and (missing[1] or r"\w+")
-    compared = name and re.search(rf"\bldp\.\w+\s*\([^;]*?[(,]\s*({name})\s*=(?![=>])", typed, re.IGNORECASE)
+    compared = name and re.search(rf"\bldp\.\w+\s*\((?:[^;]*?[(,])?\s*({name})\s*=(?![=>])", typed, re.IGNORECASE)
     return f"named arguments are written with :=, such as {compared[1]} := ..." if compared else ""
 
 
