@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -122,8 +122,15 @@ def record_type(handles: Handles, types: Texts) -> pa.Array:
 @guarded
 def call(macros: Texts, reports: Texts, search_paths: Texts, catalogs: Wholes, *columns: Column) -> pa.Array:
     """Return a call of a table macro, with the mechanism that is recorded for the reports, as SQL."""
-    each = (plain(column).to_pylist() for column in (macros, reports, search_paths, catalogs, *columns))
-    return pa.array([_call(*row) for row in zip(*each, strict=True)], pa.string())
+    texts = (plain(column).to_pylist() for column in (macros, reports, search_paths, catalogs))
+    return pa.array([_call(*row) for row in zip(*texts, *map(_named, columns), strict=True)], pa.string())
+
+
+def _named(column: Column) -> list[Any]:
+    """Return the names of columns, or structs of them; nothing for values of other types, which Python may not have."""
+    values, kind = plain(column), column.type
+    fields = [kind.field(place).type for place in range(kind.num_fields)] if pa.types.is_struct(kind) else [kind]
+    return values.to_pylist() if all(map(pa.types.is_string, fields)) else [None] * len(values)
 
 
 def _call(macro: str, reports: str | None, search_path: str, catalog: int, *columns: Columns) -> str:
