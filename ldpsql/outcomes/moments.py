@@ -183,7 +183,9 @@ def sums_sql(report: str, raw: Sequence[str], weight: str) -> str:
     """
     check_columns(len(raw))
     used = " AND ".join(f"({column}) IS NOT NULL" for column in raw)
-    factors, weight = [f"({column})::DOUBLE" for column in raw], f"({weight})::DOUBLE"
+    # The message of a failed CAST would show the value.
+    factors, weight = [f"TRY_CAST(({column}) AS DOUBLE)" for column in raw], f"TRY_CAST(({weight}) AS DOUBLE)"
+    numbers = " AND ".join(f"{factor} IS NOT NULL" for factor in factors)
 
     def added(power: int, degree: int) -> str:
         # FILTER costs as much as the sum: a product of all raw columns is NULL anyway if one of them is.
@@ -197,7 +199,7 @@ def sums_sql(report: str, raw: Sequence[str], weight: str) -> str:
     parts = {
         "report": report,
         "n": n,
-        "refused": f"{n} - count(*) FILTER ({used} AND {weight} >= 0 AND {weight} < 'inf'::DOUBLE)",
+        "refused": f"{n} - count(*) FILTER ({numbers} AND {weight} >= 0 AND {weight} < 'inf'::DOUBLE)",
         "least": f"min({factors[0]})",
         "most": f"max({factors[0]})",
         "w": added(1, 2),
@@ -218,7 +220,10 @@ def check_columns(number: int) -> None:
 
 
 def _bad_weights() -> BadCounts:
-    return BadCounts("some weights are negative, NULL or not finite", "leave these rows out, or give them a weight of 0")
+    return BadCounts(
+        "some weights are negative, NULL or not finite, or a raw column holds other things than numbers",
+        "leave these rows out, or give them a weight of 0",
+    )
 
 
 def _not_finite() -> BadCounts:
