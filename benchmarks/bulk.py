@@ -131,7 +131,7 @@ def _sets(*, quick: bool) -> list[Figure]:
     con.execute("CREATE TABLE counts AS SELECT ldp.counts(x) AS counts FROM r")
     grouped, estimated = in_turns(
         partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT ldp.counts(x) AS counts FROM r"),
-        partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT ldp.inv_counts(counts, m(), misfit := 'allow') FROM counts"),
+        partial(con.execute, "CREATE OR REPLACE TABLE c AS SELECT ldp.inv(counts, m(), misfit := 'allow') FROM counts"),
         repeats=3,
         clock=cpu_clock,
     )
@@ -153,7 +153,7 @@ def _flat(*, quick: bool) -> list[Figure]:
         drawn = (ldpsql.partial_counts(ldpsql.perturb_batches(part, {"x": KRR}), "x") for _ in range(size // len(part)))
         con.register("counted", ldpsql.merge(drawn).to_arrow())
         con.execute(f"CREATE TABLE c{size} AS SELECT map(list(report), list(n)) AS counts FROM counted")
-    estimate = "CREATE OR REPLACE TABLE e AS SELECT ldp.ibu_counts(counts, m()) FROM c{}"
+    estimate = "CREATE OR REPLACE TABLE e AS SELECT ldp.ibu(counts, m()) FROM c{}"
     times = in_turns(*(partial(con.execute, estimate.format(size)) for size in sizes), repeats=25, clock=cpu_clock)
     if not quick:
         _draw(sizes, times)

@@ -22,20 +22,22 @@ from tests.commands import app
 
 MECHANISMS = "`ldp.NAME(...)` makes a mechanism; in Python and on the command line it is the text `NAME(...)`."
 ESTIMATORS = (
-    "`ldp.NAME(report, m, ...)` estimates from a column of reports, `ldp.NAME_counts(counts, m, ...)` from counts, and "
+    "`ldp.NAME(report, m, ...)` estimates from a column of reports or of their counts, and "
     "`FROM ldp.NAME(reports, report, m, ...)` from a column of a table, a view, a file or a frame."
 )
 FUNCTIONS = (
     "[Mechanisms](mechanisms.md) and [estimators](estimators.md) have pages of their own. Many functions share arguments:"
 )
 ARGUMENTS = {
-    "`report`, `reports`": "the column of reports; after `FROM`, the table, file or frame that has it comes first",
+    "`report`, `reports`": "the column of reports, or of counts of them; after `FROM`, the table, file or frame with the "
+    "column of reports comes first",
     "`m`": (
         "the mechanism that drew the reports; if it is `false`, or the only argument that is left out, the one that the type "
         "of the reports records"
     ),
     "`counts`": "counts of reports, as `ldp.counts` returns them",
-    "`keep`": "a condition: only rows in which it holds are counted; for `ldp.perturb_rows`, columns that pass through",
+    "`keep`": "a condition: only rows of reports or counts in which it holds are counted; for `ldp.perturb_rows`, columns that "
+    "pass through",
     "`estimator`": "the estimator of the shares, with its options: `'ibu'` or `'ibu(stop := 100)'`",
     "`confidence`": "the probability of the interval, 0.95 by default",
     "`of`": "the values of a share, or the name of the column of a mean, of reports of several columns",
@@ -142,7 +144,7 @@ def _plain(text: str) -> str:
 
 def functions() -> list[tuple[str, str]]:
     """Return the public SQL functions that are neither a mechanism nor an estimator, and what each does."""
-    generated = {*registry().mechanisms, *registry().estimators, *(f"{name}_counts" for name in registry().estimators)}
+    generated = {*registry().mechanisms, *registry().estimators}
     with ldpsql.connect() as con:
         rows = con.execute(
             """SELECT function_name, parameters, comment FROM duckdb_functions()

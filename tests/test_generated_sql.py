@@ -1,4 +1,4 @@
-"""What is generated of SQL: pairs of aggregates, and what forms of reports add to macros."""
+"""What is generated of SQL: aggregates, and what forms of reports add to macros."""
 
 from __future__ import annotations
 
@@ -42,20 +42,44 @@ def test_names_parameters_and_defaults_of_0_1_0_are_kept() -> None:
 
 def test_an_aggregate_returns_the_same_over_counts(con: DuckDBPyConnection) -> None:
     result = f"list_sum(map_values({COUNTS})) * factor"
-    pair = Aggregate("weighed", result, {"factor": None, "unit": "1"}, "the weight of the reports")
+    weighed = Aggregate("weighed", result, {"factor": None, "unit": "1"}, "the weight of the reports")
     created = "CREATE OR REPLACE MACRO ldp."
-    assert list(pair.statements()) == [
+    assert list(weighed.statements()) == [
         f'{created}_of_weighed("counts", "factor", "unit") AS list_sum(map_values(counts)) * factor;',
         f'{created}weighed("report", "factor", "unit" := 1, "keep" := true) AS '
         'ldp._of_weighed(ldp._counted_by(report, keep, false), "factor", "unit");',
-        f'{created}weighed_counts("counts", "factor", "unit" := 1) AS ldp._of_weighed("counts", "factor", "unit");',
         "COMMENT ON MACRO ldp.weighed IS 'aggregate: the weight of the reports';",
-        "COMMENT ON MACRO ldp.weighed_counts IS 'the same from counts';",
     ]
-    con.execute(aggregates(pair).statements("ldp"))
+    con.execute(aggregates(weighed).statements("ldp"))
     rows = "FROM range(6) t(r)"
-    (both,) = con.execute(f"SELECT [ldp.weighed(r, 2, keep := r > 1), ldp.weighed_counts(ldp.counts(r), 2)] {rows}").fetchall()
+    (both,) = con.execute(f"SELECT [ldp.weighed(r, 2, keep := r > 1), ldp.weighed(ldp.counts(r), 2)] {rows}").fetchall()
     assert both == ([8, 12],)
+
+
+COUNTED = {
+    "another aggregate": "SELECT {}(ldp.counts(x), m()) FROM r",
+    "a column": "SELECT {}(c, m()) FROM (SELECT ldp.counts(x) AS c FROM r)",
+    "the sum of a column": "SELECT {}(ldp.merge(c), m()) FROM (SELECT ldp.counts(x) AS c FROM r GROUP BY g)",
+    "a subquery": "SELECT {}((SELECT ldp.counts(x) FROM r), m())",
+    "a map of reports and numbers": "SELECT {}(map(list(x), list(n)), m()) FROM (SELECT x, count(*) AS n FROM r GROUP BY x)",
+}
+
+
+@pytest.mark.parametrize("mechanism", ["krr", "oue", "olh"])
+@pytest.mark.parametrize("written", COUNTED)
+def test_counts_are_told_from_reports_by_their_type(con: DuckDBPyConnection, mechanism: str, written: str) -> None:
+    con.execute(f"CREATE MACRO m() AS ldp.{mechanism}(1, range(4))")
+    con.execute("CREATE TABLE r AS SELECT i % 3 AS g, ldp.perturb(i % 4, m()) AS x FROM range(3000) t(i)")
+    expected = con.execute("SELECT ldp.inv(x, m()) FROM r").fetchall()
+    assert con.execute(COUNTED[written].format("ldp.inv")).fetchall() == expected
+
+
+def test_keep_chooses_among_counts_as_among_reports(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE r AS SELECT i % 3 AS g, ldp.perturb(i % 4, ldp.krr(1, range(4))) AS x FROM range(3000) t(i)")
+    counted = "(SELECT g, ldp.counts(x) AS c FROM r GROUP BY g ORDER BY g)"
+    kept = con.execute(f"SELECT ldp.inv(c, ldp.krr(1, range(4)), keep := g = 1) FROM {counted}").fetchall()
+    (own,) = con.execute("SELECT ldp.inv(x, ldp.krr(1, range(4)), keep := g = 1) FROM r").fetchall()
+    assert kept == [(None,), own, (None,)]
 
 
 def test_keep_stands_where_it_is_declared() -> None:
@@ -77,7 +101,7 @@ def test_sets_counted_as_bytes_give_what_counts_of_lists_give(con: DuckDBPyConne
     con.execute(f"CREATE MACRO m() AS ldp.oue(1, range({values}))")
     con.execute(f"CREATE TABLE r AS SELECT i % 3 AS g, ldp.perturb(i % {values}, m()) AS x FROM range(300) t(i)")
     con.execute("INSERT INTO r VALUES (0, NULL), (3, NULL)")
-    both = "SELECT g, ldp.inv(x, m()), ldp.inv_counts(ldp.counts(x), m()) FROM r WHERE {} GROUP BY g ORDER BY g"
+    both = "SELECT g, ldp.inv(x, m()), ldp.inv(ldp.counts(x), m()) FROM r WHERE {} GROUP BY g ORDER BY g"
     for where in ("true", "g = 1", "x IS NULL"):
         assert all(direct == from_counts for _, direct, from_counts in con.execute(both.format(where)).fetchall())
 

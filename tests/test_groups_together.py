@@ -90,7 +90,7 @@ def test_mixture_reduction_starts_where_it_is_asked_to_also_after_values_have_me
 ) -> None:
     con.execute("CREATE MACRO m() AS ldp.krr(1, ['a', 'b', 'c', 'd', 'e', 'f'])")
     counts = "MAP {'a': 300, 'b': 142, 'c': 138, 'd': 141, 'e': 139, 'f': 140}"
-    call = f"ldp.em_mr_counts({counts}, m(), stop := {stop}, keep_share := 0, start := [.5, .1, .1, .1, .1, .1])"
+    call = f"ldp.em_mr({counts}, m(), stop := {stop}, keep_share := 0, start := [.5, .1, .1, .1, .1, .1])"
     shares = [share for (share,) in con.execute(f"SELECT unnest(list_transform({call}, lambda x: x.estimate))").fetchall()]
     assert len(shares) == 6
     assert len(set(shares[1:])) < 5  # some have merged

@@ -577,7 +577,7 @@ def test_sql_gives_several_ranges_from_one_estimate(con: duckdb.DuckDBPyConnecti
     assert several[0]["estimate"] + several[1]["estimate"] == pytest.approx(1.0)
     grouped = con.execute("SELECT g, ldp.quantiles(r, tree(), [0.5]) FROM reports GROUP BY ALL ORDER BY g").fetchall()
     assert len(grouped) == 3
-    counted = con.execute("SELECT ldp.range_shares_counts(ldp.counts(r), tree(), [0], [49]) FROM reports").fetchall()
+    counted = con.execute("SELECT ldp.range_shares(ldp.counts(r), tree(), [0], [49]) FROM reports").fetchall()
     assert counted[0][0][0]["estimate"] == pytest.approx(single["estimate"])
     assert con.execute("SELECT ldp.quantiles(r, tree(), [0.5], keep := g > 5) FROM reports").fetchall() == [(None,)]
 
@@ -587,9 +587,9 @@ def test_reports_counted_as_words_are_the_same_as_counts_of_structs(con: duckdb.
     con.execute("CREATE TABLE reports AS SELECT i % 3 AS g, ldp.perturb(i % 100, tree()) AS r FROM range(9000) t(i)")
     con.execute("INSERT INTO reports VALUES (0, NULL)")
     wide = "{'y': r.y::INTEGER, 'seed': r.seed::BIGINT, 'level': r.level::INTEGER}"  # another type has no words
-    alike = f"SELECT ldp.inv(r, tree()) = ldp.inv_counts(ldp.counts(r), tree()), ldp.inv({wide}, tree()) = ldp.inv(r, tree())"
+    alike = f"SELECT ldp.inv(r, tree()) = ldp.inv(ldp.counts(r), tree()), ldp.inv({wide}, tree()) = ldp.inv(r, tree())"
     assert con.execute(f"{alike} FROM reports WHERE r IS NOT NULL GROUP BY g").fetchall() == [(True, True)] * 3
-    kept = "SELECT ldp.mean(r, tree(), keep := g = 1) = ldp.mean_counts(ldp.counts(r, keep := g = 1), tree()) FROM reports"
+    kept = "SELECT ldp.mean(r, tree(), keep := g = 1) = ldp.mean(ldp.counts(r, keep := g = 1), tree()) FROM reports"
     assert con.execute(kept).fetchall() == [(True,)]
     assert con.execute("SELECT ldp.mean(r, tree()) FROM reports WHERE r IS NULL").fetchall() == [(None,)]
 

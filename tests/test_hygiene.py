@@ -70,7 +70,7 @@ SOUND = {
 
 def sound_arguments(name: str) -> dict[str, str]:
     """Return arguments that fit the parameters of a function of the catalog, by name."""
-    short = name.removesuffix("_counts")
+    short = name.removesuffix("_counts")  # of reports in several columns
     if short in ("mean", "variance", "quantile", "range_share"):
         return SOUND | {"m": "ldp.geometric(1, 0, 5)", "report": "1", "counts": "MAP {1: 10}", "q": "0.5"}
     if short.startswith("key_value"):
@@ -90,7 +90,7 @@ def wrong_arguments(con: DuckDBPyConnection) -> Iterator[str]:
     """Every parameter of every function but the constructors of mechanisms, given a raw column."""
     functions = """SELECT function_name, function_type = 'table_macro', parameters FROM duckdb_functions()
                    WHERE database_name = 'ldp' AND schema_name = 'main' AND function_name NOT LIKE '\\_%' ESCAPE '\\'"""
-    estimators = {*registry().estimators, *(f"{name}_counts" for name in registry().estimators)}
+    estimators = registry().estimators
     for name, is_table, parameters in con.execute(functions).fetchall():
         if name in registry().mechanisms:
             continue
@@ -98,8 +98,6 @@ def wrong_arguments(con: DuckDBPyConnection) -> Iterator[str]:
         for wrong in parameters:
             if name in estimators and wrong in sound and not name.startswith("ibu"):
                 continue  # one estimator stands for all: their macros differ in their options only
-            if name in estimators and name.endswith("_counts") and wrong not in sound:
-                continue  # the macro of reports has the same options, and passes them on in the same way
             valid = {p: sound[p] for p in parameters if p in sound}
             for raw in RAW:
                 arguments = ", ".join(f'"{p}" := {text}' for p, text in (valid | {wrong: raw}).items())
@@ -138,8 +136,8 @@ WRONG_CALLS = [
     f"SELECT ldp.ibu('a', {KRR}, keep := city) FROM raw",
     f"SELECT ldp.diagnose(city, {KRR}) FROM raw",
     f"SELECT ldp.diagnose(city, {KRR}, estimator := any_value(city)) FROM raw",
-    f"SELECT ldp.ibu_counts(map {{city: 1}}, {KRR}) FROM raw",
-    f"SELECT ldp.ibu_counts(city, {KRR}) FROM raw",
+    f"SELECT ldp.ibu(map {{city: 1}}, {KRR}) FROM raw",
+    f"SELECT ldp.ibu(city, {KRR}) FROM raw",
     f"SELECT ldp.rate_distortion({KRR}, [0.5, 0.5], city) FROM raw",
     f"SELECT ldp.mutual_information({KRR}, [city]) FROM raw",
     f"SELECT ldp.mutual_information({KRR}, [n]) FROM raw",

@@ -124,7 +124,7 @@ def test_a_matrix_may_report_values_of_another_type_than_its_domain(con: DuckDBP
     con.execute(f"CREATE MACRO m() AS ldp.matrix([1, 2], {rows}, reports := ['x', 'y'])")
     con.execute("CREATE TABLE r AS SELECT ldp.perturb(1, m()) AS r FROM range(1000)")
     assert con.execute("SELECT DISTINCT r, typeof(r) FROM r ORDER BY 1").fetchall() == [("x", "VARCHAR"), ("y", "VARCHAR")]
-    for shares in ("ldp.ibu(r, m())", "ldp.inv_counts(ldp.counts(r), m())", "ldp.diagnose(r, m()).identified"):
+    for shares in ("ldp.ibu(r, m())", "ldp.inv(ldp.counts(r), m())", "ldp.diagnose(r, m()).identified"):
         values = con.execute(f"SELECT list_transform({shares}, lambda s: s.value) FROM r").fetchone()
         assert values == ([1, 2],), shares
     assert con.execute("SELECT value FROM ldp.estimate(r, r, m())").fetchall() == [(1,), (2,)]

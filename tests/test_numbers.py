@@ -164,7 +164,7 @@ def test_groups_and_counts_have_the_numbers_of_reports(con: DuckDBPyConnection) 
     for g in range(3):
         alone = con.execute(f"SELECT {call} FROM r WHERE g = {g}").fetchone()
         assert con.execute(f"SELECT {call} FROM r GROUP BY g HAVING g = {g}").fetchone() == alone
-        counted = "ldp.mean_counts(c, m()), ldp.range_share_counts(c, m(), 0, 4)"
+        counted = "ldp.mean(c, m()), ldp.range_share(c, m(), 0, 4)"
         assert con.execute(f"SELECT {counted} FROM (SELECT ldp.counts(x) AS c FROM r WHERE g = {g})").fetchone() == alone
 
 

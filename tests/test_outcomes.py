@@ -168,7 +168,7 @@ def test_sums_of_weights_are_never_taken_for_counts(con: DuckDBPyConnection) -> 
     sums = "SELECT report, ldp.sums(report, y, weight := w) AS s, sum(w) AS w FROM drawn GROUP BY report"
     for counts in ("map(list(report), list(s))", "map(list(report), list(w))"):
         with pytest.raises(duckdb.Error, match="LDP403"):
-            con.execute(f"SELECT ldp.ibu_counts({counts}, {KRR}) FROM ({sums})").fetchall()
+            con.execute(f"SELECT ldp.ibu({counts}, {KRR}) FROM ({sums})").fetchall()
 
 
 def test_rows_without_report_or_outcome_are_left_out_and_empty_groups_are_null(con: DuckDBPyConnection) -> None:

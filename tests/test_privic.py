@@ -168,7 +168,7 @@ def test_counts_filters_groups_and_pools_agree_with_the_aggregate(con: DuckDBPyC
     con.execute("CREATE TABLE reports AS SELECT cell % 2 AS half, ldp.perturb(cell, getvariable('m')) AS cell FROM people")
     whole = con.execute("SELECT ldp.privic_step(cell, getvariable('m')) FROM reports").fetchone()
     for same in (
-        "SELECT ldp.privic_step_counts(ldp.counts(cell), getvariable('m')) FROM reports",
+        "SELECT ldp.privic_step(ldp.counts(cell), getvariable('m')) FROM reports",
         "SELECT ldp.privic_step_pooled(c, getvariable('m'), 1) FROM (SELECT ldp.counts(cell) AS c FROM reports)",
         "SELECT ldp.privic_step(cell, getvariable('m'), keep := half < 2) FROM reports",
         "SELECT ldp.privic_step(cell, getvariable('m'), stop := '5') FROM reports",
@@ -176,7 +176,7 @@ def test_counts_filters_groups_and_pools_agree_with_the_aggregate(con: DuckDBPyC
         assert con.execute(same).fetchone() == whole
     nothing = "SELECT ldp.privic_step(cell, getvariable('m')) FROM reports WHERE false"
     assert con.execute(nothing).fetchone() == (None,)
-    assert con.execute("SELECT ldp.privic_step_counts(NULL, getvariable('m'))").fetchone() == (None,)
+    assert con.execute("SELECT ldp.privic_step(NULL, getvariable('m'))").fetchone() == (None,)
 
 
 def test_every_group_gets_the_step_of_its_own_reports(con: DuckDBPyConnection) -> None:
@@ -224,15 +224,15 @@ def test_reports_of_another_cycle_are_refused(con: DuckDBPyConnection) -> None:
         ("ldp.privic_start(1, range(3), prior := [0.5, 0.5], columns := 3)", "3 positive shares"),
         ("ldp.privic_start(1, range(3), prior := [0.5, NULL, 0.5], columns := 3)", "3 positive shares"),
         ("ldp.describe(ldp.privic_start(1, range(6), columns := 3, mixing := 1))", "LDP103"),
-        (f"ldp.privic_step_counts(MAP {{0: 5}}, {START}, stop := 0)", "stop must be"),
-        (f"ldp.privic_step_counts(MAP {{0: 5}}, {START}, stop := 'soon')", "stop must be"),
-        (f"ldp.privic_step_counts(MAP {{7: 5}}, {START})", "LDP401"),
-        (f"ldp.privic_step_counts(MAP {{0: -5}}, {START})", "LDP403"),
-        (f"ldp.privic_step_counts([5], {START})", "LDP403"),
-        ("ldp.privic_step_counts(MAP {0: 5}, ldp.krr(1, range(6)))", "not made for a prior"),
-        ("ldp.privic_step_counts(MAP {0: 5}, ldp.oue(1, range(6)))", "not made for a prior"),
+        (f"ldp.privic_step(MAP {{0: 5}}, {START}, stop := 0)", "stop must be"),
+        (f"ldp.privic_step(MAP {{0: 5}}, {START}, stop := 'soon')", "stop must be"),
+        (f"ldp.privic_step(MAP {{7: 5}}, {START})", "LDP401"),
+        (f"ldp.privic_step(MAP {{0: -5}}, {START})", "LDP403"),
+        (f"ldp.privic_step([5], {START})", "LDP304"),
+        ("ldp.privic_step(MAP {0: 5}, ldp.krr(1, range(6)))", "not made for a prior"),
+        ("ldp.privic_step(MAP {0: 5}, ldp.oue(1, range(6)))", "not made for a prior"),
         (
-            "ldp.privic_step_counts(MAP {0: 5}, ldp.blahut_arimoto(1, range(3), [1, 1, 0], columns := 3))",
+            "ldp.privic_step(MAP {0: 5}, ldp.blahut_arimoto(1, range(3), [1, 1, 0], columns := 3))",
             "value is zero",
         ),
     ],
@@ -438,7 +438,7 @@ def test_a_cycle_is_charged_before_it_is_drawn_and_once(tmp_path: Path) -> None:
 def test_a_mechanism_that_would_always_report_the_same_says_so(con: DuckDBPyConnection) -> None:
     m = "ldp.blahut_arimoto(1, ['a', 'b'], [0.5, 0.5], distances := [[0, 1], [1, 0]])"
     with pytest.raises(duckdb.InvalidInputException, match=r"LDP103.*every value would give the same report.*mixing"):
-        con.execute(f"SELECT ldp.privic_step_counts(MAP {{'a': 10}}, {m})")
+        con.execute(f"SELECT ldp.privic_step(MAP {{'a': 10}}, {m})")
 
 
 AGAIN = f"""

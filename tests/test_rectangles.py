@@ -261,7 +261,7 @@ def test_several_rectangles_counts_and_keep_agree_with_one(places: duckdb.DuckDB
     lists = "[{'lon': -122.4, 'lat': 37.7}, NULL], [{'lon': -122.3, 'lat': 37.75}, {'lon': NULL, 'lat': 37.75}]"
     ((several, counted, single, nothing),) = places.execute(f"""
         SELECT ldp.range_shares(cell, place(), {lists}, grid := bay()),
-            ldp.range_shares_counts(ldp.counts(cell), place(), {lists}, grid := bay()),
+            ldp.range_shares(ldp.counts(cell), place(), {lists}, grid := bay()),
             ldp.range_share(cell, place(), {EAST}, grid := bay()),
             ldp.range_share(cell, place(), {EAST}, keep := g > 7, grid := bay()) FROM reports""").fetchall()
     assert several[0] == pytest.approx(counted[0])

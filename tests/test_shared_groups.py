@@ -152,7 +152,7 @@ BY = """SELECT day, value, estimate, std_error, low, high
 PRIOR = "prior := (SELECT prior FROM common)"
 
 
-@pytest.mark.parametrize("call", [f"ldp.shared_counts(counts, city(), {PRIOR})", f"ldp.shared(city, city(), {PRIOR})"])
+@pytest.mark.parametrize("call", [f"ldp.shared(counts, city(), {PRIOR})", f"ldp.shared(city, city(), {PRIOR})"])
 def test_two_steps_are_the_table_function(counted: DuckDBPyConnection, call: str) -> None:
     source = "days" if "counts" in call else "seen GROUP BY day"
     assert (
@@ -191,7 +191,7 @@ def test_diagnose_says_how_much_was_borrowed(counted: DuckDBPyConnection) -> Non
     "call",
     [
         "SELECT ldp.shared(city, city()) FROM seen GROUP BY day",
-        "SELECT ldp.shared_counts(counts, city()) FROM days",
+        "SELECT ldp.shared(counts, city()) FROM days",
         "FROM ldp.estimate(seen, city, city(), estimator := 'shared')",
         "SELECT ldp.diagnose(city, city(), estimator := 'shared') FROM seen",
         "SELECT ldp.top(city, city(), 2, estimator := 'shared') FROM seen",

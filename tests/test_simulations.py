@@ -107,7 +107,7 @@ def test_sql_compares_in_each_group_and_over_counts(con: DuckDBPyConnection) -> 
     call = "m(), ['uniform', 'em_mr'], metric := 'mse', runs := 2"
     grouped = "SELECT g, ldp.{} FROM r GROUP BY g ORDER BY g"
     rows = con.sql(grouped.format(f"compare_estimators(x, {call})")).fetchall()
-    assert rows == con.sql(grouped.format(f"compare_estimators_counts(ldp.counts(x), {call})")).fetchall()
+    assert rows == con.sql(grouped.format(f"compare_estimators(ldp.counts(x), {call})")).fetchall()
     assert [one["estimator"] for one in rows[0][1]] == ["uniform", "em_mr"]
     (nothing,) = con.execute(f"SELECT ldp.compare_estimators(NULL::VARCHAR, {call})").fetchone() or ()
     assert nothing is None

@@ -143,12 +143,11 @@ def test_counts_filters_windows_and_tables_agree_with_the_aggregate(con: DuckDBP
     north = one(con, f"SELECT ldp.{name}(city, city()) FROM reports WHERE region = 'north'")
     for sql in (
         f"SELECT ldp.{name}(city, city(), keep := region = 'north') FROM reports",
-        f"SELECT ldp.{name}_counts(ldp.counts(city, keep := region = 'north'), city()) FROM reports",
-        f"SELECT ldp.{name}_counts(histogram(city) FILTER (WHERE region = 'north'), city()) FROM reports",
-        f"SELECT ldp.{name}_counts(map(list(city), list(n)), city()) FROM "
+        f"SELECT ldp.{name}(ldp.counts(city, keep := region = 'north'), city()) FROM reports",
+        f"SELECT ldp.{name}(histogram(city) FILTER (WHERE region = 'north'), city()) FROM reports",
+        f"SELECT ldp.{name}(map(list(city), list(n)), city()) FROM "
         "(SELECT city, count(*) AS n FROM reports WHERE region = 'north' GROUP BY city)",
-        f"SELECT DISTINCT ldp.{name}_counts(histogram(city) OVER (PARTITION BY region), city()) FROM reports "
-        "QUALIFY region = 'north'",
+        f"SELECT DISTINCT ldp.{name}(histogram(city) OVER (PARTITION BY region), city()) FROM reports QUALIFY region = 'north'",
     ):
         assert one(con, sql) == north, sql
     con.execute("CREATE VIEW only_north AS FROM reports WHERE region = 'north'")
@@ -224,7 +223,7 @@ def test_daily_counts_add_up_to_the_same_estimate_bit_by_bit(con: DuckDBPyConnec
     con.execute("INSERT INTO days SELECT 9, NULL")
     con.execute("CREATE TABLE daily AS SELECT day, ldp.counts(city) AS c FROM days GROUP BY day")
     assert one(con, "SELECT ldp.merge(c) FROM daily") == one(con, "SELECT ldp.counts(city) FROM reports")
-    merged = one(con, "SELECT ldp.ibu_counts(ldp.merge(c), city()) FROM daily")
+    merged = one(con, "SELECT ldp.ibu(ldp.merge(c), city()) FROM daily")
     assert merged == one(con, "SELECT ldp.ibu(city, city()) FROM reports")
     assert one(con, "SELECT ldp.merge(c) FROM daily WHERE false") is None
     by_parity = dict(con.execute("SELECT day % 2, ldp.merge(c) FROM daily WHERE day < 5 GROUP BY 1").fetchall())
@@ -349,11 +348,10 @@ BAD_REPORTS = {
     "SELECT ldp.ibu(x, city()) FROM (VALUES (73313)) t(x)": "LDP304",
     "SELECT ldp.ibu(city, city()) FROM people": "LDP305",
     "SELECT region, ldp.inv_n(city, city()) FROM people GROUP BY region": "LDP305",
-    "SELECT ldp.ibu_counts(map(['Lima'], [-1]), city())": "LDP403",
-    "SELECT ldp.ibu_counts(map(['Lima'], [1.5]), city())": "LDP403",
-    "SELECT ldp.ibu_counts(map(['Lima'], [0]), city())": "LDP404",
-    "SELECT ldp.ibu_counts('Lima', city())": "LDP403",
-    "SELECT ldp.ibu_counts(map(['Lima'], ['many']), city())": "LDP403",
+    "SELECT ldp.ibu(map(['Lima'], [-1]), city())": "LDP403",
+    "SELECT ldp.ibu(map(['Lima'], [1.5]), city())": "LDP403",
+    "SELECT ldp.ibu(map(['Lima'], [0]), city())": "LDP404",
+    "SELECT ldp.ibu(map(['Lima'], ['many']), city())": "LDP403",
 }
 
 

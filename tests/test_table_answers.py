@@ -380,7 +380,7 @@ def test_sql_answers_as_python_does(con: DuckDBPyConnection) -> None:
 def test_groups_and_counts_answer_alike(con: DuckDBPyConnection) -> None:
     rows = con.execute(
         """WITH c AS (SELECT half, ldp.counts(report) AS counts FROM reports GROUP BY half)
-           SELECT a.s = ldp.share_counts(counts, person(), {rich: true}), a.m = ldp.margin_counts(counts, person(), ['edu'])
+           SELECT a.s = ldp.share(counts, person(), {rich: true}), a.m = ldp.margin(counts, person(), ['edu'])
            FROM (SELECT half, ldp.share(report, person(), of := {rich: true}) AS s, ldp.margin(report, person(), ['edu']) AS m
                  FROM reports GROUP BY half) a JOIN c USING (half)"""
     ).fetchall()

@@ -63,7 +63,7 @@ def test_sets_of_pairs_are_perturbed_and_estimated_by_text(con: DuckDBPyConnecti
 
 EVERYWHERE = [
     "SELECT ldp.ibu(city, {m}) FROM r",
-    "SELECT ldp.inv_counts(ldp.counts(city), {m}) FROM r",
+    "SELECT ldp.inv(ldp.counts(city), {m}) FROM r",
     "SELECT ldp.diagnose(city, {m}) FROM r",
     "SELECT ldp.ibu_repeated([city], {m}) FROM r",
     "SELECT ldp.ibu_mixed(city, 0, MAP {{0: {m}}}) FROM r",

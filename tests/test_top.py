@@ -161,7 +161,7 @@ def test_groups_counts_kept_rows_and_empty_groups(con: DuckDBPyConnection) -> No
     )
     firsts = "SELECT g, ldp.top(y, m(), 2)[1].value, len(ldp.top(y, m(), 2)) FROM r GROUP BY g ORDER BY g"
     assert con.execute(firsts).fetchall() == [(0, "a", 2), (1, "b", 2), (2, "c", 2), (3, None, None)]
-    counted = "SELECT ldp.top_counts(ldp.counts(y), m(), 9) = ldp.top(y, m(), 3) FROM r"
+    counted = "SELECT ldp.top(ldp.counts(y), m(), 9) = ldp.top(y, m(), 3) FROM r"
     assert con.execute(counted).fetchall() == [(True,)]
     kept = "SELECT ldp.top(y, m(), 1, keep := g = 1)[1].value, ldp.top(y, m(), 1, keep := g = 3) FROM r"
     assert con.execute(kept).fetchall() == [("b", None)]

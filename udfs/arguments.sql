@@ -49,20 +49,22 @@ END;
 -- The mechanism m, or if it is false, the default, what the type of reports or of counts records. typeof() is computed when a
 -- statement is bound: any_value reads no report. The type of an aggregate, such as any_value(m), is not known here, and DuckDB would
 -- assume the only type that an overload names: hence MAP comes first.
-CREATE OR REPLACE MACRO ldp._recorded_if_false
-    (report, m BOOLEAN) AS from_json(
-        __ldp_typed_values('' || typeof(any_value(report))), __ldp_typed_type('' || typeof(any_value(report)))
+CREATE OR REPLACE MACRO ldp._record_of
+    (report, kind MAP(VARCHAR, VARCHAR)) AS typeof(report),
+    (report, kind) AS typeof(any_value(report));
+CREATE OR REPLACE MACRO ldp._recorded_in
+    (report, kind MAP(VARCHAR, VARCHAR)) AS from_json(
+        __ldp_typed_values('' || typeof(report)), __ldp_typed_type('' || typeof([report][1]))
     ),
+    (report, kind) AS from_json(
+        __ldp_typed_values('' || typeof(any_value(report))), __ldp_typed_type('' || typeof(any_value(report)))
+    );
+CREATE OR REPLACE MACRO ldp._recorded_if_false
+    (report, m BOOLEAN) AS ldp._recorded_in(report, report),
     (report, m) AS m;
 CREATE OR REPLACE MACRO ldp._recorded
     (report, m, kind MAP(VARCHAR, VARCHAR)) AS m,
     (report, m, kind) AS ldp._recorded_if_false(report, m);
-CREATE OR REPLACE MACRO ldp._recorded_counts_if_false
-    (counts, m BOOLEAN) AS from_json(__ldp_typed_values('' || typeof(counts)), __ldp_typed_type('' || typeof([counts][1]))),
-    (counts, m) AS m;
-CREATE OR REPLACE MACRO ldp._recorded_counts
-    (counts, m, kind MAP(VARCHAR, VARCHAR)) AS m,
-    (counts, m, kind) AS ldp._recorded_counts_if_false(counts, m);
 CREATE OR REPLACE MACRO ldp._drew_if_false
     (report, m BOOLEAN) AS true,
     (report, m) AS __ldp_drew(typeof(report), __ldp_mechanism(m));

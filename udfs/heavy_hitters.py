@@ -72,7 +72,7 @@ def _aggregate() -> Aggregate:
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.heavy_hitters`` and ``ldp.heavy_hitters_counts``."""
+    """Offer ``ldp.heavy_hitters``."""
     return [
         Scalar("__ldp_search", search_handle, "BIGINT"),
         Scalar("__ldp_heavy_hitters", frequent, f"{struct_type(HeavyHitter)}[]"),

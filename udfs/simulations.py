@@ -71,7 +71,7 @@ _COMPARE = Aggregate(
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.compare_estimators`` and ``ldp.compare_estimators_counts``."""
+    """Offer ``ldp.compare_estimators``."""
     return [
         Scalar("__ldp_simulation", simulation_handle, "BIGINT"),
         Scalar("__ldp_compared_estimators", compared, f"STRUCT({struct_fields(SimulatedError)})[]"),

@@ -21,7 +21,7 @@ CREATE OR REPLACE MACRO ldp._of_compare(counts, others, m, of, given, estimator,
     ldp._compared(counts, m), ldp._compared(others, m), __ldp_number(ldp._plan(estimator, m, confidence), of, given)
 );
 CREATE OR REPLACE MACRO ldp.compare(counts, others, m := false, of := NULL, given := NULL, estimator := 'ibu', confidence := NULL) AS
-    ldp._of_compare(counts, others, ldp._recorded_counts(counts, m, m), of, given, estimator, confidence);
+    ldp._of_compare(counts, others, ldp._recorded(counts, m, m), of, given, estimator, confidence);
 
 COMMENT ON MACRO ldp.compare IS 'the difference of a share or a mean between the counts of two groups, with its error, interval and p-value';
 COMMENT ON MACRO TABLE ldp.crosstab IS 'the joint table of several columns of reports: a row for each cell, a column for each variable';

@@ -87,7 +87,7 @@ _TOP = Aggregate(
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.top`` and ``ldp.top_counts``."""
+    """Offer ``ldp.top``."""
     return [
         Scalar("__ldp_top_estimator", top_estimator, "VARCHAR"),
         Scalar("__ldp_top_handle", top_handle, "BIGINT"),

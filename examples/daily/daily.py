@@ -58,7 +58,7 @@ def main(folder: Path) -> None:
     for day in range(DAYS):
         perturbed_day(con, folder, day)
         add_counts(con, folder)
-        days, shares = con.execute("SELECT count(*), ldp.ibu_counts(ldp.merge(counts), city()) FROM daily_counts").fetchall()[0]
+        days, shares = con.execute("SELECT count(*), ldp.ibu(ldp.merge(counts), city()) FROM daily_counts").fetchall()[0]
         print(f"after {days} days:", ", ".join(f"{s['value']} {s['estimate']:.3f} +- {s['std_error']:.3f}" for s in shares))
     ((everything,),) = con.execute(f"SELECT ldp.ibu(city, city()) FROM '{folder}/reports/*/*.parquet'").fetchall()
     same = shares == everything

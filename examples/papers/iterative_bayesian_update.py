@@ -43,16 +43,16 @@ CREATE TABLE reports AS SELECT run, ldp.perturb(cell, city()) AS cell FROM peopl
 
 SELECT run, ldp.ibu(cell, city()), ldp.inv_n(cell, city()), ldp.inv_p(cell, city()) FROM reports GROUP BY run;"""
 
-ESTIMATORS = {name: f"ldp.{name}_counts(counts, m())" for name in ("inv_n", "inv_p", "ibu")}
-STOPPED = "ldp.ibu_counts(counts, m(), stop := 600)"  # about where TV is least on the Gowalla data
-OWN_RULE = "ldp.ibu_counts(counts, m(), stop := 'paper', tolerance := 1e-3)"
+ESTIMATORS = {name: f"ldp.{name}(counts, m())" for name in ("inv_n", "inv_p", "ibu")}
+STOPPED = "ldp.ibu(counts, m(), stop := 600)"  # about where TV is least on the Gowalla data
+OWN_RULE = "ldp.ibu(counts, m(), stop := 'paper', tolerance := 1e-3)"
 EARLY = OWN_RULE.replace("1e-3", "1e-2")
 RULES = {"ibu": STOPPED, "ibu, own rule": OWN_RULE, "ibu, maximum": ESTIMATORS["ibu"]}
 BEYOND = {
-    "certified maximum": "ldp.ibu_counts(counts, m())",
-    "ibu, held out": "ldp.ibu_counts(counts, m(), stop := 'held_out')",
-    "empirical Bayes": "ldp.empirical_bayes_counts(counts, m())",
-    "best": "ldp.best_counts(counts, m())",
+    "certified maximum": "ldp.ibu(counts, m())",
+    "ibu, held out": "ldp.ibu(counts, m(), stop := 'held_out')",
+    "empirical Bayes": "ldp.empirical_bayes(counts, m())",
+    "best": "ldp.best(counts, m())",
 }
 MEANT = {
     "ibu, held out": "the reports themselves choose where to stop",

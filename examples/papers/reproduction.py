@@ -177,7 +177,7 @@ def perturbed(con: duckdb.DuckDBPyConnection, mechanism: str, runs: int) -> None
 def certificate(con: duckdb.DuckDBPyConnection, paper: Reproduction, figure: str, prefix: str = "") -> None:
     """Add what ldp.diagnose certifies for the first run of ``counted``: about the maximum, and about 100 steps of IBU."""
     gaps = [
-        frame(con, "SELECT unnest(ldp.diagnose_counts(counts, m(), estimator := "
+        frame(con, "SELECT unnest(ldp.diagnose(counts, m(), estimator := "
                    f"'{estimator}')), list_sum(map_values(counts))::DOUBLE AS n FROM counted WHERE run = 0").row(0, named=True)
         for estimator in ("ibu", "ibu(stop=100)")
     ]  # fmt: skip

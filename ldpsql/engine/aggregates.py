@@ -1,4 +1,4 @@
-"""Aggregates in pairs: ``ldp.NAME`` over a column of reports, and ``ldp.NAME_counts`` over counts of them.
+"""Aggregates over reports: ``ldp.NAME`` takes a column of reports, or counts of them, which DuckDB tells apart by their type.
 
 Those that return a list of rows are also table functions: ``FROM ldp.NAME(reports, report, ...)``.
 """
@@ -19,8 +19,8 @@ from ldpsql.names import (
     FEW,
     IBU,
     IN_UNIT,
+    RECORD_OF,
     RECORDED,
-    RECORDED_COUNTS,
     TABLE_PLACE,
     WRITTEN_CALL,
 )
@@ -36,22 +36,22 @@ COUNTED = "_counted"  # the macro that counts reports of any form, see `ldpsql.e
 
 @dataclass(frozen=True)
 class Aggregate:
-    """A pair of macros that return the same, one over columns of reports and one over their counts.
+    """A macro that returns the same over columns of reports and over their counts.
 
     If the mechanism ``m`` is left out or false, the type of the reports must record it. Reports of another one are refused.
 
     Args:
-        name: the name of the macro over reports; the other macro is called ``name_counts``.
-        result: the SQL expression that both return, with ``{counts}`` once in the place of the counts of the reports, and
+        name: the name of the macro.
+        result: the SQL expression that it returns, with ``{counts}`` once in the place of the counts of the reports, and
             ``{record}`` in that of their type, if it matters.
         parameters: the parameters after the reports, each with its default in SQL, or None if it has none. ``keep`` is
             added as the last one if it is missing.
-        comment: what an aggregate of this name returns; None leaves both macros without a comment.
+        comment: what an aggregate of this name returns; None leaves the macro without a comment.
         columns: the parameters that are columns of reports.
         counted: a SQL expression of the columns: the counts of the rows in which ``keep`` is true. By default, those of the
-            column of reports.
+            column of reports, or the counts themselves.
         size: the SQL expression of the number of reports in ``{counts}``.
-        from_counts: whether there is also a macro over counts.
+        from_counts: whether there is also a macro over counts, called ``name_counts``, if the reports are in several columns.
         rows: whether the result is a list of rows, and there is also a table function of the same name, over one column of
             a table, a view, a file, a CTE or a frame.
 
@@ -78,17 +78,18 @@ class Aggregate:
         passed = [*over_counts, *(["record"] if RECORD in self.result else [])]
         yield _macro(result, dict.fromkeys(passed), self.result.replace(COUNTS, "counts").replace(RECORD, "record"))
         column = self.columns[0]
-        own = {"counts": counts, "record": f"typeof(any_value({column}))"}
+        own = {"counts": counts, "record": f"{RECORD_OF}({column}, {column})"}
         if not self._chooses:
             own["m"] = f"{RECORDED}({column}, m, m)"
         yield _macro(self.name, over_reports | self._optional, _call(result, passed, own))
-        if self.from_counts:
+        twin = self.from_counts and bool(self.counted)
+        if twin:
             own = {"counts": f"{COMPARED}(counts, m)"} if "m" in over_counts else {}
-            own |= {"record": "typeof(counts)"} | ({} if self._chooses else {"m": f"{RECORDED_COUNTS}(counts, m, m)"})
+            own |= {} if self._chooses else {"m": f"{RECORDED}(counts, m, m)"}
             yield _macro(f"{self.name}_counts", over_counts | self._optional, _call(result, passed, own))
         if self.comment:
             yield f"COMMENT ON MACRO ldp.{self.name} IS {text_literal(f'aggregate: {self.comment}')};"
-            if self.from_counts:
+            if twin:
                 yield f"COMMENT ON MACRO ldp.{self.name}_counts IS 'the same from counts';"
         if self.rows:
             rows = f"unnest({self.result.replace(COUNTS, _LOCAL)}, recursive := true)"
@@ -132,6 +133,6 @@ def _macro(name: str, parameters: Mapping[str, str | None], body: str) -> str:
     return f"CREATE OR REPLACE MACRO ldp.{name}({', '.join(listed)}) AS {body};"
 
 
-def aggregates(*pairs: Aggregate) -> Macros:
+def aggregates(*each: Aggregate) -> Macros:
     """Return the macros of these aggregates."""
-    return Macros("\n".join(statement for pair in pairs for statement in pair.statements()))
+    return Macros("\n".join(statement for one in each for statement in one.statements()))

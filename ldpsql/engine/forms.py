@@ -25,6 +25,7 @@ _CAST = "cast_to_type({}, reports[1])"  # only for the type: the list is not rea
 # What is not a list is refused when the statement is bound, before DuckDB refuses the subscript.
 _IS_LIST = f"system.main.regexp_extract('', {WRITTEN}('domain', ' ELSE CAST(NULL AS ' || typeof(reports) || ') END')) = ''"
 _LISTED = f"CASE WHEN {_IS_LIST} THEN reports[{{}}] END"
+COUNTS = "MAP(VARCHAR, VARCHAR)"  # what DuckDB casts all counts to, and no reports
 _READ = f'from_json({{}}, (reports)."{RowReports.mark}")'
 
 
@@ -127,7 +128,8 @@ def _row_texts(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
 def counted_by_form() -> Macros:
     """Return ``ldp._counted_by(report, keep, m)``: the counts of a column of reports of a mechanism, as their form declares.
 
-    Reports whose type records another mechanism are refused while the statement is planned.
+    Counts are returned as they are, or NULL if ``keep`` is not true. Reports whose type records another mechanism are refused
+    while the statement is planned.
     """
     own = [form for form in FORMS.values() if form.counted != MarkedReports.counted]
     names = [COUNTED, *(f"{COUNTED}_{form.mark}" for form in own[1:])]
@@ -156,7 +158,10 @@ def _of_recorded(macro: str, aggregate: str) -> str:
     outer = overloaded(f"{name}_type", [((*parameters, "kind BOOLEAN"), of_recorded), ((*parameters, "kind"), others)]).text
     # A list and || keep CREATE MACRO from binding the type of a report that is not known yet.
     kind = f"from_json('null', '' || {RECORDING}(typeof([report][1])))"
-    return inner + outer + overloaded(name, [(parameters, f"{macro}_type(report, keep, m, {kind})")]).text
+    counts = f"CASE WHEN {checked} THEN report END"
+    reports = f"{macro}_type(report, keep, m, {kind})"
+    any_kind = overloaded(f"{name}_kind", [((*parameters, f"kind {COUNTS}"), counts), ((*parameters, "kind"), reports)]).text
+    return inner + outer + any_kind + overloaded(name, [(parameters, f"{macro}_kind(report, keep, m, report)")]).text
 
 
 def kind_of_reports(mechanism: Mechanism) -> str:

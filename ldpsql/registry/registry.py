@@ -171,10 +171,9 @@ class Registry:
                 raise PluginError(f"{base.kind} {name!r} needs a lowercase name and all methods of {base.__name__}")
             if name in new:
                 raise NameClash(f"{plugin.name} offers the name '{name}' twice")
-            for taken in (name, f"{name}_counts"):
-                if taken in self._owners or taken in self._sql_names:
-                    owner = self._owners.get(taken) or self._sql_names[taken]
-                    raise NameClash(f"the name '{taken}' is offered by both {owner} and {plugin.name}")
+            if name in self._owners or name in self._sql_names:
+                owner = self._owners.get(name) or self._sql_names[name]
+                raise NameClash(f"the name '{name}' is offered by both {owner} and {plugin.name}")
             refuse_overrides(offered)
             offered.signature()  # raises here, where its plugin is known, if a parameter is beyond description
             new[name] = offered

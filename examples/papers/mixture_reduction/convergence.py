@@ -46,7 +46,7 @@ def convergence(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> Non
 
 def errors_after(con: DuckDBPyConnection, p: np.ndarray, steps: list[int]) -> dict[int, float]:
     """Return the mean absolute error of EM after each number of steps; after 0 stands that of the certified maximum."""
-    calls = {0: "ldp.ibu_counts(counts, m())"} | {step: f"ldp.ibu_counts(counts, m(), stop := {step})" for step in steps}
+    calls = {0: "ldp.ibu(counts, m())"} | {step: f"ldp.ibu(counts, m(), stop := {step})" for step in steps}
     return {step: float(np.abs(estimated(con, call) - p).mean()) for step, call in calls.items()}
 
 
@@ -66,7 +66,7 @@ def by_level(paper: Reproduction, figure: str, settled: int, mae: dict[int, floa
 
 def gaps_after(con: DuckDBPyConnection, steps: list[int]) -> list[float]:
     """Return the certified gap of EM in the first run after each number of steps."""
-    call = "SELECT ldp.diagnose_counts(counts, m(), estimator := 'ibu(stop={})').gap AS gap FROM counted WHERE run = 0"
+    call = "SELECT ldp.diagnose(counts, m(), estimator := 'ibu(stop={})').gap AS gap FROM counted WHERE run = 0"
     return [float(frame(con, call.format(step))["gap"][0]) for step in steps]
 
 
@@ -74,7 +74,7 @@ def taken(con: DuckDBPyConnection, epsilon: float) -> list[float]:
     """Return the steps of MR to those of EM in each run, both stopped by one rule."""
     tolerance = min(0.5, 1e-3 * exp(epsilon))
     steps = [
-        frame(con, f"SELECT ldp.diagnose_counts(counts, m(), estimator := '{estimator}').iterations AS n FROM counted ORDER BY run")["n"]
+        frame(con, f"SELECT ldp.diagnose(counts, m(), estimator := '{estimator}').iterations AS n FROM counted ORDER BY run")["n"]
         for estimator in (f"em_mr(tolerance={tolerance})", f"ibu(stop=''paper'', tolerance={tolerance})")
     ]  # fmt: skip
     return (steps[0] / steps[1]).to_list()
@@ -90,7 +90,7 @@ def by_steps(paper: Reproduction, figure: str, ratios: list[float]) -> None:
 
 def certified(con: DuckDBPyConnection, paper: Reproduction, figure: str, step: int, gap: float) -> None:
     """Add what the certificate says about a level line."""
-    diagnosis = frame(con, "SELECT unnest(ldp.diagnose_counts(counts, m())) FROM counted WHERE run = 0")
+    diagnosis = frame(con, "SELECT unnest(ldp.diagnose(counts, m())) FROM counted WHERE run = 0")
     text = f"gap {gap:.1e} after {step:,} steps; {diagnosis['iterations'][0]} Newton steps reach {diagnosis['gap'][0]:.1e}"
     why = "a level line is not a maximum; the gap bounds what is missing"
     paper.findings.append(Finding(figure, "a level line", text, "beyond the paper", why))
@@ -135,7 +135,7 @@ def laplace_runtimes(con: DuckDBPyConnection, paper: Reproduction, full: bool) -
 
 def times(con: DuckDBPyConnection, epsilon: float) -> dict[str, float]:
     """Return the processor time of EM and MR, stopped by one rule, and of the certified maximum with its errors."""
-    calls = stopped(STOPPED, epsilon) | {"certified maximum": "ldp.ibu_counts(counts, m())"}
+    calls = stopped(STOPPED, epsilon) | {"certified maximum": "ldp.ibu(counts, m())"}
     return {name: seconds_of(con, call) for name, call in calls.items()}
 
 

@@ -12,10 +12,10 @@ from mixture_reduction.data import income, numbers, s_mn
 from mixture_reduction.methods import FULL, QUICK, STOPPED, estimated, stopped
 
 DENSITIES = STOPPED | {
-    "EMS": "ldp.ems_counts(counts, m())",
-    "certified maximum": "ldp.ibu_counts(counts, m())",
-    "held out": "ldp.ibu_counts(counts, m(), stop := 'held_out')",
-    "best": "ldp.best_counts(counts, m())",
+    "EMS": "ldp.ems(counts, m())",
+    "certified maximum": "ldp.ibu(counts, m())",
+    "held out": "ldp.ibu(counts, m(), stop := 'held_out')",
+    "best": "ldp.best(counts, m())",
 }
 
 
@@ -52,7 +52,7 @@ def densities(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         paper.picture(
             f"Figures 5 and 9: {mechanism}", "Wasserstein distance, epsilon 1.", boxes(rows, "data", "Wasserstein", "method")
         )
-    refused = refusal(con, "SELECT ldp.empirical_bayes_counts(counts, m()) FROM counted")
+    refused = refusal(con, "SELECT ldp.empirical_bayes(counts, m()) FROM counted")
     paper.findings.append(
         Finding("fig. 5, empirical Bayes", "no such method", refused, "beyond the paper", "it needs an inverse")
     )

@@ -19,15 +19,15 @@ def mean_by(call: str) -> str:
     return f"list_sum(list_transform({call}, lambda e: e.value * e.estimate))"
 
 
-SAMPLE_MEAN = "ldp.mean_counts(counts, m(), estimator := 'inv').estimate"  # as in the paper: not the maximum likelihood
+SAMPLE_MEAN = "ldp.mean(counts, m(), estimator := 'inv').estimate"  # as in the paper: not the maximum likelihood
 MEANS = {
     "SR": ("stochastic_rounding", SAMPLE_MEAN),
     "PM": ("piecewise", SAMPLE_MEAN),
     "PM-EM": ("piecewise", mean_by(STOPPED["EM"])),
     "PM-MR": ("piecewise", mean_by(STOPPED["MR"])),
-    "SW-EMS": ("square_wave", mean_by("ldp.ems_counts(counts, m())")),
-    "PM, held out": ("piecewise", mean_by("ldp.ibu_counts(counts, m(), stop := 'held_out')")),
-    "PM, best": ("piecewise", mean_by("ldp.best_counts(counts, m())")),
+    "SW-EMS": ("square_wave", mean_by("ldp.ems(counts, m())")),
+    "PM, held out": ("piecewise", mean_by("ldp.ibu(counts, m(), stop := 'held_out')")),
+    "PM, best": ("piecewise", mean_by("ldp.best(counts, m())")),
 }
 PUBLISHED_MEANS = ["SR", "PM", "PM-EM", "SW-EMS", "PM-MR"]
 HEADLINE = 0.7

@@ -10,19 +10,19 @@ from duckdb import DuckDBPyConnection
 from reproduction import frame
 
 FULL, QUICK = 256, 128  # bins of numbers; the paper's 1,024 take a minute for EM of ten sets of reports at one epsilon
-BASELINES = {"unbiased": "ldp.inv_counts(counts, m())", "NormSub": "ldp.inv_p_counts(counts, m())",
-             "BaseCut": "ldp.base_cut_counts(counts, m(), rule := 'total')",
-             "IIW": "ldp.iiw_counts(counts, m(), iterations := 100)"}  # fmt: skip
+BASELINES = {"unbiased": "ldp.inv(counts, m())", "NormSub": "ldp.inv_p(counts, m())",
+             "BaseCut": "ldp.base_cut(counts, m(), rule := 'total')",
+             "IIW": "ldp.iiw(counts, m(), iterations := 100)"}  # fmt: skip
 # EM and every fit of MR stop by one rule: when the log-likelihood moves by less than 0.001 e^epsilon.
-STOPPED = {"EM": "ldp.ibu_counts(counts, m(), stop := 'paper', tolerance := {tolerance})",
-           "MR": "ldp.em_mr_counts(counts, m(), tolerance := {tolerance})"}  # fmt: skip
+STOPPED = {"EM": "ldp.ibu(counts, m(), stop := 'paper', tolerance := {tolerance})",
+           "MR": "ldp.em_mr(counts, m(), tolerance := {tolerance})"}  # fmt: skip
 # In the authors' scripts only MR stops so early; EM for k-RR runs on to 0.000001 or 1,400 steps, for OLH to 0.0001 e^epsilon.
-LATER = {"krr": "ldp.ibu_counts(counts, m(), stop := 'paper', tolerance := 1e-6, max_iterations := 1400)",
-         "olh": "ldp.ibu_counts(counts, m(), stop := 'paper', tolerance := {tenth})"}  # fmt: skip
+LATER = {"krr": "ldp.ibu(counts, m(), stop := 'paper', tolerance := 1e-6, max_iterations := 1400)",
+         "olh": "ldp.ibu(counts, m(), stop := 'paper', tolerance := {tenth})"}  # fmt: skip
 RUNS = {"krr": 100, "olh": 10}  # of a full run; the paper has 100, its authors' scripts 10
-BEYOND = {"certified maximum": "ldp.ibu_counts(counts, m())", "held out": "ldp.ibu_counts(counts, m(), stop := 'held_out')",
-          "empirical Bayes": "ldp.empirical_bayes_counts(counts, m())", "best": "ldp.best_counts(counts, m())",
-          "BaseCut, two deviations": "ldp.base_cut_counts(counts, m())", "IIW, limit": "ldp.iiw_counts(counts, m())"}  # fmt: skip
+BEYOND = {"certified maximum": "ldp.ibu(counts, m())", "held out": "ldp.ibu(counts, m(), stop := 'held_out')",
+          "empirical Bayes": "ldp.empirical_bayes(counts, m())", "best": "ldp.best(counts, m())",
+          "BaseCut, two deviations": "ldp.base_cut(counts, m())", "IIW, limit": "ldp.iiw(counts, m())"}  # fmt: skip
 
 
 def stopped(calls: dict[str, str], epsilon: float) -> dict[str, str]:
