@@ -100,3 +100,18 @@ def test_the_command_line_says_what_to_write_instead(con: DuckDBPyConnection, sq
     explained = failure(caught.value, sql)
     assert explained.code == "LDP903"
     assert hint in explained.hint
+
+
+ALIKE = [
+    ("ldp.krr(1, ['a'::ENUM('a', 'b'), 'b'])", "ldp.krr(1, ['c'::ENUM('c', 'd'), 'd'])"),
+    ("ldp.krr(1, [1, 2])", "ldp.krr(1, [1, 2]::DOUBLE[])"),
+    ("ldp.krr(1, ['a', 'b'])", "ldp.krr(1, ['a', 'b'], nulls := 'as:a')"),
+    ("ldp.krr(1, ['ab', 'c'])", "ldp.krr(1, ['a', 'bc'])"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+def test_mechanisms_that_look_alike_are_read_apart(con: DuckDBPyConnection, one: str, other: str) -> None:
+    handles = "SELECT __ldp_mechanism({}), __ldp_mechanism({}), __ldp_mechanism({})"
+    first, second, again = con.execute(handles.format(one, other, one)).fetchall()[0]
+    assert first == again != second

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from ldpsql.functions import (
-    MECHANISMS,
     Column,
     Macros,
     Registry,
@@ -19,9 +18,9 @@ from ldpsql.functions import (
     check_written,
     guarded,
     hookimpl,
+    mechanism_number,
     numbers,
     plain,
-    read_mechanism,
     read_parts,
     reports_type,
     values_type,
@@ -32,7 +31,7 @@ from ldpsql.mechanisms import InvalidParameter, Parts, Product
 @guarded
 def mechanism_handle(specs: Column) -> pa.Array:
     """Return the handle of each mechanism, from the STRUCT that its constructor returns."""
-    return pa.array(numbers(plain(specs), lambda spec: MECHANISMS.number(read_mechanism(spec))), pa.int64())
+    return pa.array(numbers(plain(specs), mechanism_number), pa.int64())
 
 
 @guarded
@@ -41,7 +40,7 @@ def drawn_handle(specs: Column) -> pa.Array:
     column = plain(specs)
     if len(column) > 1 and not column.slice(1).equals(column.slice(0, len(column) - 1)):
         raise changing()
-    return pa.array(numbers(column, lambda spec: MECHANISMS.number(read_mechanism(spec))), pa.int64())
+    return pa.array(numbers(column, mechanism_number), pa.int64())
 
 
 @guarded

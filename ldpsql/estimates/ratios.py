@@ -168,13 +168,12 @@ def differences_within(two: Two, z: float, most: float) -> tuple[Floats, Floats,
     """Return the middle and the ends of the differences whose `statistic` is at most z^2, from -most to most."""
     one, other = (ratio(pair) for pair in two.pairs)
     middle = np.clip(one - other, -most, most)
-    ends = []
-    for side in (-most, most):
-        inside, outside = middle.copy(), np.full_like(middle, side)
-        reached = statistic(two, outside) <= z**2
-        for _ in range(_STEPS):
-            half = (inside + outside) / 2
-            holds = statistic(two, half) <= z**2
-            inside, outside = np.where(holds, half, inside), np.where(holds, outside, half)
-        ends.append(np.where(reached, side, inside))
-    return middle, ends[0], ends[1]
+    both = Two(*(np.concatenate([part, part]) for part in two))  # one group for each end
+    inside, far = np.concatenate([middle, middle]), np.repeat([-most, most], len(middle))
+    outside, reached = far, statistic(both, far) <= z**2
+    for _ in range(_STEPS):
+        half = (inside + outside) / 2
+        holds = statistic(both, half) <= z**2
+        inside, outside = np.where(holds, half, inside), np.where(holds, outside, half)
+    low, high = np.split(np.where(reached, far, inside), 2)
+    return middle, low, high

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from ldpsql.caches import ByteCache
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import pinned
@@ -34,7 +35,7 @@ from ldpsql.mechanisms.identity import SpecKey
 from ldpsql.mechanisms.parts import Parts, parts_of
 from ldpsql.mechanisms.region import Region
 from ldpsql.names import IBU, INV, KRR
-from ldpsql.registry.registry import registry
+from ldpsql.registry.registry import Registry, registry
 from ldpsql.strings.hitters import HeavyHitters
 
 H = TypeVar("H", bound=Hashable)
@@ -85,6 +86,7 @@ TOPS: Handles[tuple[Plan, int]] = Handles()
 GRIDS: Handles[Region] = Handles()
 SIMULATIONS: Handles[tuple[Plan, Simulation]] = Handles()
 SEARCHES: Handles[tuple[Mechanism, HeavyHitters]] = Handles()
+_NUMBERS: ByteCache[tuple[Registry, bytes], int] = ByteCache(1 << 24, lambda key, _: len(key[1]))
 
 
 def numbers(column: pa.Array, number: Callable[[pa.Scalar], int]) -> list[int]:
@@ -94,6 +96,24 @@ def numbers(column: pa.Array, number: Callable[[pa.Scalar], int]) -> list[int]:
         return [number(column[0])] * rows
     half = rows // 2
     return numbers(column.slice(0, half), number) + numbers(column.slice(half), number) if rows else []
+
+
+def mechanism_number(spec: pa.Scalar) -> int:
+    """Return the handle of a mechanism; raises what `read_mechanism` raises.
+
+    A statement mentions its mechanism several times. A STRUCT is read once, unless it may contain names in the settings.
+    """
+    if not isinstance(spec, pa.StructScalar) or not spec.is_valid or _COLUMNS in spec.type.names:
+        return MECHANISMS.number(read_mechanism(spec))
+    return _NUMBERS.remembered((registry(), _exact(spec)), lambda _: MECHANISMS.number(read_mechanism(spec)))
+
+
+def _exact(spec: pa.Scalar) -> bytes:
+    """Return the type and the bits of a value, as a stream of Arrow."""
+    batch, stream = pa.record_batch([pa.repeat(spec, 1)], ["spec"]), pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, batch.schema) as writer:
+        writer.write_batch(batch)
+    return stream.getvalue().to_pybytes()
 
 
 def read_mechanism(spec: pa.Scalar) -> Mechanism:
