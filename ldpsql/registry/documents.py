@@ -15,6 +15,8 @@ from ldpsql.channels.exported import exported as exported_channel
 from ldpsql.domains.exported import exported as exported_domain
 from ldpsql.errors import InvalidSpec, OtherMechanism, SourceRefused
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, CertifiedValues, Mechanism, certify
+from ldpsql.privacy.exported import exported as exported_claim
+from ldpsql.privacy.exported import exported_ratio
 from ldpsql.registry.fingerprint import digits_of
 from ldpsql.reports.exported import exported as exported_reports
 from ldpsql.settings.json_text import read_json
@@ -27,7 +29,6 @@ def document(mechanism: Mechanism | str) -> dict[str, Any]:
     """Return a mechanism, its text or its name in the settings as a document, in plain JSON."""
     certified = certify(mechanism)
     mechanism = certified.mechanism
-    ratio = certified.certificate.ratio
     parameters = {name: value for name, value in mechanism.to_json().items() if name != Mechanism.kind}
     return {
         "format": FORMAT,
@@ -35,12 +36,19 @@ def document(mechanism: Mechanism | str) -> dict[str, Any]:
         "mechanism": mechanism.name,
         "parameters": json.loads(json.dumps(parameters, default=str)),
         "claim": str(certified.certificate.claim),
-        "ratio": None if ratio is None else str(ratio),
+        "privacy": _privacy(certified),
+        "ratio": exported_ratio(certified.certificate, certified.channel),
         "values": _values(certified),
         "channel": exported_channel(certified.channel),
         "reports": exported_reports(certified.reports),
         "fingerprint": digits_of(mechanism),
     }
+
+
+def _privacy(certified: CertifiedMechanism) -> dict[str, Any]:
+    """Return the claim of a mechanism in exact numbers, with those of its columns."""
+    own = exported_claim(certified.certificate)
+    return own | {"parts": [_privacy(part) for part in certified.parts]} if isinstance(certified, CertifiedRow) else own
 
 
 def _values(certified: CertifiedMechanism) -> dict[str, Any]:

@@ -1,0 +1,171 @@
+"""The small program `examples/ldpsql-verify` agrees with every certificate, and refuses a document with one other number."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from copy import deepcopy
+from fractions import Fraction
+from importlib import import_module
+from math import isqrt
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ldpsql import Mechanism, certify, document
+from ldpsql.clients.vectors import vectors
+from ldpsql.functions import registry
+from ldpsql.mechanisms import ApproximateLdp
+from tests import clients
+from tests.laws.subjects import MORE, SMALL
+
+FOLDER = Path(__file__).parents[2] / "examples" / "ldpsql-verify"
+sys.path.insert(0, str(FOLDER))
+
+import ldpsql_replay  # type: ignore[import-not-found]  # noqa: E402  # a program of its own
+import ldpsql_verify  # type: ignore[import-not-found]  # noqa: E402
+
+TEXTS = {
+    **SMALL,
+    **MORE,
+    **{f"{name} of the clients": text for name, text in clients.TEXTS.items()},
+    "row with delta": "row(city=krr(1, ['Lima', 'Oslo', 'Rome']), age=gaussian(2, 0, 4, '0.001', bins=4))",
+    "one of a row with delta": "one_of(city=krr(2, ['Lima', 'Oslo', 'Rome']), age=gaussian(2, 0, 4, '0.001', bins=4))",
+}
+DRAWN = 50  # vectors
+# Numbers that decide about the privacy; others, such as the ends of a range, decide where values lie.
+NEUTRAL = {"steps", "power", "letters", "blocks"}
+
+
+def mechanism(name: str) -> Mechanism:
+    if name == "coin":
+        plugin = import_module("ldpsql_coin")  # the plugin of a third party
+        return cast("Mechanism", plugin.Coin(epsilon="1", domain=["no", "yes"]))
+    return registry().mechanism(TEXTS[name])
+
+
+@pytest.mark.parametrize("name", [*TEXTS, "coin"])
+def test_every_document_is_proved_with_the_figure_of_the_certificate_and_its_vectors_are_drawn_again(name: str) -> None:
+    proof, written = certify(mechanism(name)).certificate, document(mechanism(name))
+    found = ldpsql_verify.verified(written)
+    assert (found.claim, found.epsilon) == (str(proof.claim), proof.claim.epsilon.value)
+    if isinstance(proof.claim, ApproximateLdp):
+        assert (found.delta, found.ratio) == (proof.delta, None)
+    else:
+        assert (found.delta, found.ratio) == (None, None if written["channel"]["structure"] == "planar_noise" else proof.ratio)
+    if name != "pem":  # strings are not listed
+        lines = [json.dumps(one) for one in vectors(mechanism(name), DRAWN)]
+        assert ldpsql_replay.replay(written, lines) == DRAWN
+
+
+def numbers(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the paths of all numbers, also of those in text."""
+    if isinstance(part, dict):
+        for name, own in part.items():
+            yield from numbers(own, (*path, name)) if name not in NEUTRAL else ()
+    elif isinstance(part, list):
+        for at, own in enumerate(part):
+            yield from numbers(own, (*path, at))
+    elif (isinstance(part, int) and not isinstance(part, bool)) or (isinstance(part, str) and part[:1].isdigit()):
+        yield path
+
+
+def changed(part: Any, path: tuple[Any, ...]) -> Any:
+    """Return a document with another number: larger by one, in fractions and distances an eighth."""
+    out = deepcopy(part)
+    *above, last = path
+    held = out
+    for name in above:
+        held = held[name]
+    own = held[last]
+    if isinstance(own, int):
+        held[last] = own + 1
+    elif own.isdecimal() and last != "side":
+        held[last] = str(int(own) + 1)
+    else:
+        held[last] = str(Fraction(own) / 8)
+    return out
+
+
+def deciding(written: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Return the paths of the numbers that decide: of claim, ratio, channel, and the sizes of values and reports."""
+    parts = {name: written[name] for name in ("privacy", "ratio", "channel")}
+    sizes = [("values", "count")] if "count" in written["values"] else []
+    forms = [
+        ("reports", name)
+        for name in ("size", "symbols", "seeds", "dummies", "bins")
+        if isinstance(written["reports"].get(name), int)
+    ]
+    return [path for path in (*numbers(parts), *sizes, *forms) if "falling" not in path or is_sum_of_two_squares(path[-1])]
+
+
+def is_sum_of_two_squares(number: int) -> bool:
+    """Return whether points of a grid have this squared distance; the noise has weights for those that no point has, too."""
+    return any(isqrt(number - a * a) ** 2 == number - a * a for a in range(isqrt(number) + 1))
+
+
+def test_a_document_with_one_number_changed_is_refused() -> None:
+    tried = 0
+    for name in (*SMALL, *MORE, "coin", "row with delta", "planar_geometric of many cells of the clients"):
+        written = document(mechanism(name))
+        paths = deciding(written)
+        for path in paths[:: max(1, len(paths) // 40)]:
+            tried += 1
+            with pytest.raises(ldpsql_verify.No):
+                pytest.fail(f"{name}: {path} was changed, and {ldpsql_verify.verified(changed(written, path))}")
+    assert tried > 500
+
+
+@pytest.mark.parametrize("claim", ["0.999999-LDP", "2-LDP", "1 per unit of distance", "(1, 0.001)-LDP"])
+def test_another_claim_in_words_is_refused(claim: str) -> None:
+    with pytest.raises(ldpsql_verify.No, match="not that of the document"):
+        ldpsql_verify.verified(document(mechanism("krr")) | {"claim": claim})
+
+
+@pytest.mark.parametrize("epsilon", ["0.999999999999", "0", "33", "-1", "nan", "1e3/0"])
+def test_an_epsilon_below_the_ratio_is_refused_though_the_claim_says_the_same(epsilon: str) -> None:
+    written = document(mechanism("krr")) | {"privacy": {"epsilon": epsilon}, "claim": f"{epsilon}-LDP"}
+    with pytest.raises(ldpsql_verify.No):
+        ldpsql_verify.verified(written)
+
+
+def test_vectors_with_another_report_or_other_words_are_refused() -> None:
+    written = document(mechanism("krr"))
+    (vector,) = vectors(mechanism("krr"), 1)
+    other = next(one for one in ("a", "b", "c") if one != vector["report"])
+    wrongs: list[dict[str, Any]] = [{"report": other}, {"words": []}, {"words": [*vector["words"], "0" * 16]}]
+    for wrong in wrongs:
+        with pytest.raises(ldpsql_verify.No):
+            ldpsql_replay.replay(written, [json.dumps(vector | wrong)])
+
+
+def run(*arguments: Path) -> tuple[int, str]:
+    """Return the exit status and the output of the program, without any installed package."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-E", FOLDER / "ldpsql_verify.py", *arguments], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_program_answers_with_a_figure_and_an_exit_status(tmp_path: Path) -> None:
+    whole, wrong, drawn = tmp_path / "whole.json", tmp_path / "wrong.json", tmp_path / "vectors.jsonl"
+    whole.write_text(json.dumps(document(mechanism("krr"))))
+    wrong.write_text(json.dumps(document(mechanism("krr")) | {"ratio": "3"}))
+    drawn.write_text("".join(json.dumps(one) + "\n" for one in vectors(mechanism("krr"), 3)))
+    yes = "yes: krr keeps 1-LDP; largest ratio 10627480729818066790/3909631671945742413 = e^1; 3 vectors replayed\n"
+    assert run(whole, drawn) == (0, yes)
+    assert run(wrong) == (1, "no: the largest ratio is 10627480729818066790/3909631671945742413, not that of the document\n")
+    assert run(tmp_path / "missing.json")[0] == run()[0] == 2
+
+
+def test_the_program_is_short_and_needs_the_standard_library_only() -> None:
+    for file in FOLDER.glob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        assert len([line for line in text.splitlines() if line.strip()]) <= 400, file.name
+        roots = {node.module for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)}
+        roots |= {one.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import) for one in node.names}
+        assert {str(root).partition(".")[0] for root in roots} <= sys.stdlib_module_names | {"ldpsql_verify", "ldpsql_replay"}
