@@ -51,15 +51,15 @@ def levels(millions: int) -> list[Figure]:
     con.execute("CREATE TABLE r AS SELECT level, ldp.perturb_mixed(x, level, ms()) AS x FROM p")
     grouped, mixed = cpu(
         lambda: con.execute("SELECT level, x, count(*) FROM r GROUP BY ALL").fetchall(),
-        lambda: con.execute("SELECT ldp.ibu_mixed(x, level, ms()) FROM r").fetchall(),
+        lambda: con.execute("SELECT ldp.ibu({level: level, report: x}, ms()) FROM r").fetchall(),
     )
     alone, drawn = cpu(
         lambda: con.execute("SELECT count(ldp.perturb(x, ldp.krr(1, range(100)))) FROM p").fetchall(),
         lambda: con.execute("SELECT count(ldp.perturb_mixed(x, level, ms())) FROM p").fetchall(),
     )
     return [
-        Figure("ibu_mixed", millions / mixed, "M rows/s"),
-        Figure("ibu_mixed against GROUP BY level, report", mixed / grouped),
+        Figure("ibu of levels", millions / mixed, "M rows/s"),
+        Figure("ibu of levels against GROUP BY level, report", mixed / grouped),
         Figure("perturb_mixed", millions / drawn, "M rows/s"),
         Figure("perturb_mixed against perturb", drawn / alone),
     ]
@@ -125,13 +125,13 @@ def check() -> Iterator[Figure]:
     runs = [
         partial(con.execute, f"CREATE OR REPLACE TABLE c AS {sql}")
         for sql in (
-            "SELECT ldp.ibu_mixed(x, level, ms()) FROM r",
+            "SELECT ldp.ibu({level: level, report: x}, ms()) FROM r",
             "SELECT level, x, count(*) FROM r GROUP BY ALL",
             "SELECT ldp.perturb_mixed(x, level, ms()) AS x FROM p",
             "SELECT ldp.perturb(x, ldp.krr(1, range(100))) AS x FROM p",
         )
     ]
-    yield against("ibu_mixed against GROUP BY level, report", *runs[:2])
+    yield against("ibu of levels against GROUP BY level, report", *runs[:2])
     yield against("perturb_mixed against perturb", *runs[2:])
     mechanism = registry().mechanism(f"krr(1, {most})")
     truth = 0.9 ** np.arange(100)

@@ -108,10 +108,10 @@ from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.estimates.tables import Margin, MeanOf, OfColumn, QuantileOf, QuantilesOf, Share, VarianceOf
 from ldpsql.estimates.top import Top, checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
-from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports, without_impossible
+from ldpsql.inference.counting import ReportSource, aligned, check_reports, likelihoods, too_many_reports, without_impossible
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.levels import Perturbed
-from ldpsql.inference.mixed import Mixed, Repeated
+from ldpsql.inference.mixed import Mixed, Repeated, of_lists
 from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.ledger.guard import (
     GIVE_LEDGER,
@@ -137,7 +137,7 @@ from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_sy
 from ldpsql.places import pattern_of
 from ldpsql.privacy.metric import Line
 from ldpsql.privic.step import Step, Summary, full_prior, step
-from ldpsql.quoting import fields_of, quoted, text_literal
+from ldpsql.quoting import fields_of, items_of, quoted, text_literal
 from ldpsql.registry.agreement import check_typed, records_in
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.documents import document_text
@@ -147,20 +147,21 @@ from ldpsql.registry.handles import (
     MARGINS,
     MEASURES,
     MECHANISMS,
-    MIXTURES,
     NUMBERS,
     PAIRS,
     PLANS,
     SEARCHES,
     SIMULATIONS,
+    SOURCES,
     TOPS,
     is_mechanism,
     mechanism_number,
     numbers,
     read_estimator,
-    read_level,
+    read_levels,
     read_mechanism,
     read_parts,
+    source_number,
     without_inversion,
 )
 from ldpsql.registry.recorded import recorded_in_type
@@ -181,7 +182,6 @@ __all__ = [
     "MARGINS",
     "MEASURES",
     "MECHANISMS",
-    "MIXTURES",
     "NUMBERS",
     "OF_PLACES",
     "PAIRS",
@@ -189,6 +189,7 @@ __all__ = [
     "ROW",
     "SEARCHES",
     "SIMULATIONS",
+    "SOURCES",
     "STATEMENTS",
     "TOPS",
     "Aggregate",
@@ -241,6 +242,7 @@ __all__ = [
     "Region",
     "Registry",
     "Repeated",
+    "ReportSource",
     "Scalar",
     "SetDiagnosis",
     "Settings",
@@ -324,6 +326,7 @@ __all__ = [
     "independence",
     "information",
     "is_mechanism",
+    "items_of",
     "kind_of_reports",
     "learnt_from",
     "learnt_from_order",
@@ -345,6 +348,7 @@ __all__ = [
     "numbers",
     "octets",
     "of_column",
+    "of_lists",
     "of_symbols",
     "once_a_run",
     "one_thread",
@@ -358,7 +362,7 @@ __all__ = [
     "random_parts",
     "read_estimator",
     "read_foreign",
-    "read_level",
+    "read_levels",
     "read_mechanism",
     "read_parts",
     "recommend",
@@ -374,6 +378,7 @@ __all__ = [
     "shown_by_form",
     "shuffled",
     "simulated_errors",
+    "source_number",
     "sql_cells",
     "sql_literal",
     "statement_of",

@@ -11,7 +11,6 @@ AGREED = "ldp._agreed"  # (reports, name, mechanism): true, or an error if anoth
 COLUMN_VALUES = "ldp._column_values"  # (mechanism, column): the values of a column of the domain
 COLUMN_NAME = "ldp._name"  # (report): text with the name of the column
 COUNTS = "ldp.counts"  # (report, keep): aggregate
-COMPARED = "ldp._compared"  # (counts, m): the counts, or an error if their type records another mechanism
 COUNTED_BY = "ldp._counted_by"  # (report, keep, m): the counts of reports whose type does not record another mechanism
 DOMAIN = "ldp._domain"  # (mechanism): the list of its values
 DREW = "ldp._drew"  # (report, m, m): true, or an error if the type of reports records another mechanism

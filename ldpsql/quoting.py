@@ -33,3 +33,17 @@ def fields_of(kind: str) -> dict[str, str]:
             name = ""
         depth += {"(": 1, ")": -1}.get(mark, 0)
     return fields
+
+
+def items_of(kind: str) -> str:
+    """Return the type of the values of a type MAP(...), from the text of SQL's ``typeof``.
+
+    >>> items_of("MAP(VARCHAR, STRUCT(x DECIMAL(18,3)))")
+    'STRUCT(x DECIMAL(18,3))'
+    """
+    depth = 0
+    for part in _PART.finditer(kind):
+        depth += {"(": 1, ")": -1}.get(part[2], 0)
+        if depth == 1 and part[2] == ",":
+            return kind[part.end() : -1].strip()
+    return kind

@@ -29,11 +29,13 @@ FUNCTIONS = (
     "[Mechanisms](mechanisms.md) and [estimators](estimators.md) have pages of their own. Many functions share arguments:"
 )
 ARGUMENTS = {
-    "`report`, `reports`": "the column of reports, or of counts of them; after `FROM`, the table, file or frame with the "
-    "column of reports comes first",
+    "`report`, `reports`": (
+        "the column of reports, of counts of them, of lists of several reports of a person, or of levels and reports, "
+        "`{level: level, report: report}`; after `FROM`, the table, file or frame with the column of reports comes first"
+    ),
     "`m`": (
-        "the mechanism that drew the reports; if it is `false`, or the only argument that is left out, the one that the type "
-        "of the reports records"
+        "the mechanism that drew the reports, or a MAP or a STRUCT with the mechanism of each level; if it is `false`, or the "
+        "only argument that is left out, the one that the type of the reports records"
     ),
     "`counts`": "counts of reports, as `ldp.counts` returns them",
     "`keep`": "a condition: only rows of reports or counts in which it holds are counted; for `ldp.perturb_rows`, columns that "

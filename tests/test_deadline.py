@@ -121,7 +121,7 @@ def test_a_deadline_holds_for_lists_of_reports_over_many_values(con: DuckDBPyCon
     con.execute("CREATE TABLE lists AS SELECT [ldp.perturb(i % 9, m()), ldp.perturb(i % 9, m())] AS r FROM range(300) t(i)")
     before = process_time()
     with pytest.raises(Error, match="LDP407"):
-        con.execute("SELECT ldp.ibu_repeated(r, m(), estimator := 'ibu(deadline=0.05)') FROM lists")
+        con.execute("SELECT ldp.ibu(r, m(), deadline := 0.05) FROM lists")
     assert process_time() - before < 5  # 14 before, and 3.5 GB
 
 

@@ -359,4 +359,4 @@ def test_versions_of_a_very_long_domain_are_not_estimated_together(con: DuckDBPy
     con.execute("CREATE MACRO m() AS ldp.olh(1, range(5000), outside := 'as:0')")
     con.execute("CREATE TABLE r AS SELECT ldp.perturb(i % 9, m()) AS x, '1' AS v FROM range(99) t(i)")
     with pytest.raises(duckdb.Error, match=r"LDP103.*versions of a domain"):
-        con.execute("SELECT ldp.ibu_mixed(x, v, levels()) FROM r").fetchall()
+        con.execute("SELECT ldp.ibu({level: v, report: x}, levels()) FROM r").fetchall()

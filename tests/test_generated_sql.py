@@ -170,6 +170,6 @@ def test_a_form_gets_its_functions_and_overloads(monkeypatch: pytest.MonkeyPatch
 
 def test_numbered_forms_are_repeated_like_lists_of_values(con: DuckDBPyConnection) -> None:
     mechanism = "ldp.olh(4, range(40))"
-    query = f"SELECT ldp.ibu_repeated([ldp.perturb(7, {mechanism}), ldp.perturb(7, {mechanism})], {mechanism}) FROM range(300)"
+    query = f"SELECT ldp.ibu([ldp.perturb(7, {mechanism}), ldp.perturb(7, {mechanism})], {mechanism}) FROM range(300)"
     (rows,) = con.execute(query).fetchone() or ()
     assert max(rows, key=lambda row: row["estimate"])["value"] == 7

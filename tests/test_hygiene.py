@@ -70,18 +70,15 @@ SOUND = {
 
 def sound_arguments(name: str) -> dict[str, str]:
     """Return arguments that fit the parameters of a function of the catalog, by name."""
-    short = name.removesuffix("_counts")  # of reports in several columns
-    if short in ("mean", "variance", "quantile", "range_share"):
+    if name in ("mean", "variance", "quantile", "range_share"):
         return SOUND | {"m": "ldp.geometric(1, 0, 5)", "report": "1", "counts": "MAP {1: 10}", "q": "0.5"}
-    if short.startswith("key_value"):
+    if name.startswith("key_value"):
         report = "{'key': 'a', 'bin': 1::SMALLINT}"
         return SOUND | {"m": PAIRS, "report": report, "counts": f"MAP {{{report}: 10}}"}
-    counts = {"ibu_mixed": "MAP {{'level': 'l', 'report': 'a'}: 3}", "ibu_repeated": "MAP {['a']: 3}"}
     mechanisms = {"privic_step": PRIVIC, "privic_step_pooled": PRIVIC, "wasserstein": "NULL", "emd": "NULL"}
     tables = {"estimate": "raw", "estimate_by": "raw"}
     return SOUND | {
-        "counts": counts.get(short, SOUND["counts"]),
-        "m": mechanisms.get(short, KRR),
+        "m": mechanisms.get(name, KRR),
         "reports": tables.get(name, SOUND["reports"]),
     }
 

@@ -150,7 +150,9 @@ def test_reports_of_several_epsilons_over_many_values_are_estimated_without_a_ta
         monkeypatch.setattr(supports, "MOST_PAIRS", most)
         base._CERTIFIED.clear()
         _SOLVED.clear()
-        rows = con.execute(f"SELECT unnest(ldp.ibu_mixed(r, lev, {levels}), recursive := true) FROM drawn").fetchnumpy()
+        rows = con.execute(
+            f"SELECT unnest(ldp.ibu({{level: lev, report: r}}, {levels}), recursive := true) FROM drawn"
+        ).fetchnumpy()
         estimates.append((rows["estimate"], rows["std_error"]))
     base._CERTIFIED.clear()
     (usual, errors), (large, rough) = estimates

@@ -306,7 +306,7 @@ def test_reports_with_two_epsilons_are_read_together(con: DuckDBPyConnection) ->
     con.execute(f"""CREATE TABLE mixed AS SELECT level, ldp.perturb_mixed(i % 100, level, {levels}) AS cell
                     FROM (SELECT i, ['far', 'near'][1 + i % 2] AS level FROM range(2000) t(i))""")
     rows = con.execute(
-        f"SELECT unnest(ldp.ibu_mixed(cell, level, {levels}, estimator := 'ibu(stop=3)'), recursive := true) FROM mixed"
+        f"SELECT unnest(ldp.ibu({{level: level, report: cell}}, {levels}, stop := 3), recursive := true) FROM mixed"
     )
     assert sum(row[1] for row in rows.fetchall()) == pytest.approx(1)
 

@@ -129,43 +129,43 @@ def test_inversion_of_a_stack_counts_every_report_the_same() -> None:
 
 
 def test_levels_of_epsilon_are_estimated_together_and_better_than_alone(mixed: DuckDBPyConnection) -> None:
-    both = one(mixed, "SELECT ldp.ibu_mixed(x, level, levels()) FROM r")
+    both = one(mixed, "SELECT ldp.ibu({level: level, report: x}, levels()) FROM r")
     assert [share["value"] for share in both] == CITIES
     for share, truth in zip(both, TRUTH, strict=True):
         assert abs(share["estimate"] - truth) < 6 * share["std_error"]  # four normal estimates: false alarm 8e-9
     for level, epsilon in (("low", 0.5), ("high", 3)):
         alone = one(mixed, f"SELECT ldp.ibu(x, ldp.krr({epsilon}, cities())) FROM r WHERE level = '{level}'")
         assert all(a["std_error"] > b["std_error"] for a, b in zip(alone, both, strict=True))
-        assert one(mixed, f"SELECT ldp.ibu_mixed(x, level, levels()) FROM r WHERE level = '{level}'") == alone
+        assert one(mixed, f"SELECT ldp.ibu({{level: level, report: x}}, levels()) FROM r WHERE level = '{level}'") == alone
 
 
 @pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"ems"}))
 def test_every_estimator_takes_levels(mixed: DuckDBPyConnection, name: str) -> None:
-    grouped = mixed.execute(f"SELECT g, ldp.ibu_mixed(x, level, levels(), estimator := '{name}') FROM r GROUP BY g ORDER BY g")
+    grouped = mixed.execute(f"SELECT g, ldp.{name}({{level: level, report: x}}, levels()) FROM r GROUP BY g ORDER BY g")
     for g, shares in grouped.fetchall():
-        assert one(mixed, f"SELECT ldp.ibu_mixed(x, level, levels(), estimator := '{name}', keep := g = {g}) FROM r") == shares
+        assert one(mixed, f"SELECT ldp.{name}({{level: level, report: x}}, levels(), keep := g = {g}) FROM r") == shares
         assert sum(share["estimate"] for share in shares) == pytest.approx(1, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["ibu", "inv", "best", "uniform"])  # one of each base
 def test_every_kind_of_estimator_takes_lists(mixed: DuckDBPyConnection, name: str) -> None:
-    lists = f"SELECT ldp.ibu_repeated([x, x], ldp.krr(1, cities()), estimator := '{name}(misfit=''allow'')') FROM r"
+    lists = f"SELECT ldp.{name}([x, x], ldp.krr(1, cities()), misfit := 'allow') FROM r"
     assert len(one(mixed, lists)) == 4
 
 
 def test_what_an_estimator_needs_is_missed_also_in_mixtures_and_lists(mixed: DuckDBPyConnection) -> None:
-    assert "[LDP406]" in error_of(mixed, "SELECT ldp.ibu_mixed(x, level, levels(), estimator := 'ems') FROM r")  # no order
-    lists = "SELECT ldp.ibu_repeated([x, x], ldp.krr(1, cities()), estimator := 'observed(misfit=''allow'')') FROM r"
+    assert "[LDP406]" in error_of(mixed, "SELECT ldp.ems({level: level, report: x}, levels()) FROM r")  # no order
+    lists = "SELECT ldp.observed([x, x], ldp.krr(1, cities()), misfit := 'allow') FROM r"
     assert "[LDP406]" in error_of(mixed, lists)  # a list is no value
 
 
 def test_counts_of_levels_add_up_to_the_same_estimate(mixed: DuckDBPyConnection) -> None:
-    whole = one(mixed, "SELECT ldp.ibu_mixed(x, level, levels()) FROM r")
-    parts = "SELECT ldp.merge(c) AS c FROM (SELECT ldp.mixed_counts(x, level) AS c FROM r GROUP BY g)"
-    assert one(mixed, f"SELECT ldp.ibu_mixed_counts(c, levels()) FROM ({parts})") == whole
+    whole = one(mixed, "SELECT ldp.ibu({level: level, report: x}, levels()) FROM r")
+    parts = "SELECT ldp.merge(c) AS c FROM (SELECT ldp.counts({level: level, report: x}) AS c FROM r GROUP BY g)"
+    assert one(mixed, f"SELECT ldp.ibu(c, levels()) FROM ({parts})") == whole
     mixed.execute("INSERT INTO r VALUES (0, 'low', NULL), (0, NULL, NULL)")
-    assert one(mixed, "SELECT ldp.ibu_mixed(x, level, levels()) FROM r") == whole
-    assert one(mixed, "SELECT ldp.ibu_mixed(x, level, levels()) FROM r WHERE x IS NULL") is None
+    assert one(mixed, "SELECT ldp.ibu({level: level, report: x}, levels()) FROM r") == whole
+    assert one(mixed, "SELECT ldp.ibu({level: level, report: x}, levels()) FROM r WHERE x IS NULL") is None
 
 
 def test_mechanisms_of_different_families_are_estimated_together(mixed: DuckDBPyConnection) -> None:
@@ -176,30 +176,29 @@ def test_mechanisms_of_different_families_are_estimated_together(mixed: DuckDBPy
     for level, member in (("krr", "number"), ("oue", "words"), ("seeds", "hashed"), ("olh", "hashed"), ("geometric", "number")):
         drawn = f"ldp.perturb(i % 4, families().{level})"
         mixed.execute(f"INSERT INTO u SELECT '{level}', union_value({member} := {drawn}) FROM range(4000) t(i)")
-    diagnosis = one(mixed, "SELECT ldp.diagnose_mixed(x, level, families()) FROM u")
+    diagnosis = one(mixed, "SELECT ldp.diagnose({level: level, report: x}, families()) FROM u")
     assert (diagnosis["reports"], diagnosis["impossible"], diagnosis["status"]) == (20000, 0, "certified")
     assert diagnosis["gap"] <= 1e-9
     assert diagnosis["fit_p_value"] > 1e-9
-    shares = one(mixed, "SELECT ldp.ibu_mixed(x, level, families()) FROM u")
+    shares = one(mixed, "SELECT ldp.ibu({level: level, report: x}, families()) FROM u")
     covered = sum(share["low"] <= (0.25 if share["value"] < 4 else 0) <= share["high"] for share in shares)
     assert covered >= 11  # of 20 intervals of 95 %: fewer even if they were independent has probability 2e-8
-    assert "LDP401" in error_of(mixed, "SELECT ldp.ibu_mixed(x, 'krr', families()) FROM u")
+    assert "LDP401" in error_of(mixed, "SELECT ldp.ibu({level: 'krr', report: x}, families()) FROM u")
     assert "LDP103" in error_of(mixed, "SELECT ldp.perturb_mixed(1, 'oue', families())")
 
 
 REFUSED = {
-    "SELECT ldp.ibu_mixed(x, NULL::VARCHAR, levels()) FROM r": "LDP401",
-    "SELECT ldp.ibu_mixed(x, 'canary-7f3a', levels()) FROM r": "LDP401",
-    "SELECT ldp.ibu_mixed('canary-7f3a', level, levels()) FROM r": "LDP401",
-    "SELECT ldp.ibu_mixed(x, 7, levels()) FROM r": "LDP304",
-    "SELECT ldp.ibu_mixed(x, level, MAP {'low': ldp.krr(1, cities()), 'high': ldp.krr(1, ['Lima', 'Oslo'])}) FROM r": "LDP102",
-    "SELECT ldp.ibu_mixed_counts(ldp.counts(x), levels()) FROM r": "LDP403",
+    "SELECT ldp.ibu({level: NULL::VARCHAR, report: x}, levels()) FROM r": "LDP401",
+    "SELECT ldp.ibu({level: 'canary-7f3a', report: x}, levels()) FROM r": "LDP401",
+    "SELECT ldp.ibu({level: level, report: 'canary-7f3a'}, levels()) FROM r": "LDP401",
+    "SELECT ldp.ibu({level: 7, report: x}, levels()) FROM r": "LDP304",
+    "SELECT ldp.ibu({level: level, report: x}, MAP {'low': city(), 'high': ldp.krr(1, ['Lima', 'Oslo'])}) FROM r": "LDP102",
+    "SELECT ldp.ibu(ldp.counts(x), levels()) FROM r": "LDP403",
     "SELECT ldp.perturb_mixed('Lima', NULL, levels())": "LDP302",
     "SELECT ldp.perturb_mixed('Lima', 'canary-7f3a', levels())": "LDP302",
     "SELECT ldp.perturb_mixed('canary-7f3a', 'low', levels())": "LDP302",
     "SELECT ldp.perturb_mixed(NULL, 'low', levels())": "LDP303",
-    "SELECT ldp.ibu_repeated(['canary-7f3a'], city()) FROM r": "LDP401",
-    "SELECT ldp.ibu_repeated_counts(ldp.counts(x), city()) FROM r": "LDP403",
+    "SELECT ldp.ibu(['canary-7f3a'], city()) FROM r": "LDP401",
 }
 
 
@@ -251,13 +250,13 @@ def test_one_user_gets_all_mass_where_the_reports_are_likeliest(mixed: DuckDBPyC
         reports = RNG.integers(0, 10, 7)
         q = np.bincount(reports, minlength=10) / 7
         nearest = int((q @ np.log(table).T).argmax())
-        shares = one(mixed, f"SELECT ldp.ibu_repeated({reports.tolist()}, near()) FROM range(1)")
+        shares = one(mixed, f"SELECT ldp.ibu({reports.tolist()}, near()) FROM range(1)")
         assert shares[nearest]["estimate"] == pytest.approx(1, abs=1e-6), reports
 
 
 def test_a_hundred_thousand_reports_of_one_user_do_not_underflow(mixed: DuckDBPyConnection) -> None:
     lists = "SELECT list(['Oslo', 'Rome', 'Oslo'][1 + i % 3]) AS l FROM range(100000) t(i)"
-    shares = one(mixed, f"SELECT ldp.ibu_repeated(l, city()) FROM ({lists})")
+    shares = one(mixed, f"SELECT ldp.ibu(l, city()) FROM ({lists})")
     assert [share["estimate"] for share in shares] == pytest.approx([0, 1, 0, 0], abs=1e-9)
 
 
@@ -267,17 +266,17 @@ def test_lists_are_sets_and_empty_ones_say_nothing(mixed: DuckDBPyConnection) ->
         """INSERT INTO l SELECT [ldp.perturb(c, city()), ldp.perturb(c, city())]
            FROM (SELECT cities()[1 + least(3, i % 7)] AS c FROM range(7000) t(i))"""
     )
-    shares = one(mixed, "SELECT ldp.ibu_repeated(xs, city()) FROM l")
+    shares = one(mixed, "SELECT ldp.ibu(xs, city()) FROM l")
     for share, truth in zip(shares, TRUTH, strict=True):
         assert abs(share["estimate"] - truth) < 6 * share["std_error"]  # four normal estimates: false alarm 8e-9
     once = one(mixed, "SELECT ldp.ibu(xs[1], city()) FROM l")
     assert all(a["std_error"] < b["std_error"] for a, b in zip(shares, once, strict=True))
     mixed.execute("INSERT INTO l VALUES (NULL), ([]), ([NULL])")
-    assert one(mixed, "SELECT ldp.ibu_repeated(list_reverse(xs), city()) FROM l") == shares
-    counts = "SELECT ldp.merge(c) FROM (SELECT ldp.repeated_counts(xs) AS c FROM l GROUP BY xs[1])"
-    merged = one(mixed, f"SELECT ldp.ibu_repeated_counts(({counts}), city())")
+    assert one(mixed, "SELECT ldp.ibu(list_reverse(xs), city()) FROM l") == shares
+    counts = "SELECT ldp.merge(c) FROM (SELECT ldp.counts(xs) AS c FROM l GROUP BY xs[1])"
+    merged = one(mixed, f"SELECT ldp.ibu(({counts}), city())")
     assert [share["estimate"] for share in merged] == pytest.approx([share["estimate"] for share in shares])
-    diagnosis = one(mixed, "SELECT ldp.diagnose_repeated(list_append(xs, 'nowhere'), city()) FROM l WHERE len(xs) = 2")
+    diagnosis = one(mixed, "SELECT ldp.diagnose(list_append(xs, 'nowhere'), city()) FROM l WHERE len(xs) = 2")
     assert (diagnosis["reports"], diagnosis["impossible"], diagnosis["status"]) == (0, 7000, "no reports")
 
 
@@ -300,8 +299,8 @@ def test_reports_of_a_domain_that_has_grown_are_estimated_together(con: DuckDBPy
         SELECT 'v1' AS version, ldp.perturb(item, v1()) AS report FROM people WHERE early
         UNION ALL SELECT 'v2', ldp.perturb(item, v2()) FROM people WHERE NOT early""")
     shares = {"a": 0.4, "b": 0.1, "c": 0.3, "d": 0.2, "other": 0.0}
-    rows = con.execute("""SELECT unnest(ldp.ibu_mixed(report, version, MAP {'v1': v1(), 'v2': v2()}), recursive := true)
-                          FROM reports""").fetchall()
+    rows = con.execute("""SELECT unnest(ldp.ibu({level: version, report: report}, MAP {'v1': v1(), 'v2': v2()}),
+                                        recursive := true) FROM reports""").fetchall()
     assert [row[0] for row in rows] == list(shares)
     for value, estimate, error, _, _ in rows:
         assert abs(estimate - shares[value]) < 6 * error + 1e-3
@@ -311,13 +310,13 @@ def test_reports_of_a_domain_that_has_grown_are_estimated_together(con: DuckDBPy
     )
     assert rows[0][2] < 0.9 * late["a"]  # early reports tell about the values that they know
     with pytest.raises(duckdb.Error, match=r"LDP402|LDP406"):
-        con.execute("SELECT ldp.ibu_mixed(report, version, MAP {'v1': v1(), 'v2': v2()}, estimator := 'inv') FROM reports")
+        con.execute("SELECT ldp.inv({level: version, report: report}, MAP {'v1': v1(), 'v2': v2()}) FROM reports")
 
 
 def test_a_part_of_a_domain_needs_a_value_for_the_others(con: DuckDBPyConnection) -> None:
     levels = "MAP {'v1': ldp.krr(1, ['a', 'b']), 'v2': ldp.krr(1, ['a', 'b', 'c'])}"
     with pytest.raises(duckdb.Error, match=r"LDP102.*as:VALUE"):
-        con.execute(f"SELECT ldp.ibu_mixed('a', 'v1', {levels})")
+        con.execute(f"SELECT ldp.ibu({{level: 'v1', report: 'a'}}, {levels})")
 
 
 def test_lists_over_many_values_have_the_inversion_and_its_errors_for_every_functional() -> None:
@@ -359,14 +358,14 @@ def test_reports_of_a_user_by_several_mechanisms_have_the_product_of_their_likel
     expected = maximise(Likelihood(table, counts), np.full((1, 4), 0.25), 1e-12, Limits(200))[0]
     rows = ", ".join(f"('{a}', '{b}', {n})" for a, b, n in COUNTED)
     lists = f"(SELECT [a, b] AS xs, ['low', 'high'] AS ls FROM (VALUES {rows}) v(a, b, n), range(n))"
-    shares = one(mixed, f"SELECT ldp.ibu_mixed(xs, ls, levels()) FROM {lists}")
+    shares = one(mixed, f"SELECT ldp.ibu({{level: ls, report: xs}}, levels()) FROM {lists}")
     assert [share["estimate"] for share in shares] == pytest.approx(expected[0], abs=1e-8)
-    swapped = f"SELECT ldp.ibu_mixed(list_reverse(xs), list_reverse(ls), levels()) FROM {lists}"
+    swapped = f"SELECT ldp.ibu({{level: list_reverse(ls), report: list_reverse(xs)}}, levels()) FROM {lists}"
     assert [share["estimate"] for share in one(mixed, swapped)] == pytest.approx(expected[0], abs=1e-8)
-    counted = one(mixed, f"SELECT ldp.ibu_mixed_counts(ldp.mixed_counts(xs, ls), levels()) FROM {lists}")
+    counted = one(mixed, f"SELECT ldp.ibu(ldp.counts({{level: ls, report: xs}}), levels()) FROM {lists}")
     assert counted == shares
-    single = f"SELECT ldp.ibu_mixed([xs[1]], [ls[1]], levels()) FROM {lists}"
-    alone = one(mixed, f"SELECT ldp.ibu_mixed(xs[1], ls[1], levels()) FROM {lists}")
+    single = f"SELECT ldp.ibu({{level: [ls[1]], report: [xs[1]]}}, levels()) FROM {lists}"
+    alone = one(mixed, f"SELECT ldp.ibu({{level: ls[1], report: xs[1]}}, levels()) FROM {lists}")
     assert [share["estimate"] for share in one(mixed, single)] == pytest.approx(
         [share["estimate"] for share in alone], abs=1e-8
     )
@@ -377,12 +376,12 @@ OPEN = "MAP {'low': ldp.krr(0.5, cities()), 'open': ldp.krr('infinity', cities()
 
 def test_values_that_people_publish_are_read_and_never_drawn(mixed: DuckDBPyConnection) -> None:
     published = "FROM (SELECT unnest(['Lima', 'Oslo', 'Oslo', 'Kyiv']) AS x), range(100)"
-    shares = one(mixed, f"SELECT ldp.ibu_mixed(x, 'open', {OPEN}) {published}")
+    shares = one(mixed, f"SELECT ldp.ibu({{level: 'open', report: x}}, {OPEN}) {published}")
     assert [share["estimate"] for share in shares] == pytest.approx([0.25, 0.5, 0, 0.25])
     assert shares[1]["std_error"] == pytest.approx(np.sqrt(0.25 / 400))
     assert "[LDP301]" in error_of(mixed, f"SELECT ldp.perturb_mixed('Lima', 'low', {OPEN})")
     assert "[LDP101]" in error_of(mixed, "SELECT ldp.perturb('Lima', ldp.krr('infinity', cities()))")
-    message = error_of(mixed, f"SELECT ldp.ibu_mixed('canary-7f3a', 'open', {OPEN})")
+    message = error_of(mixed, f"SELECT ldp.ibu({{level: 'open', report: 'canary-7f3a'}}, {OPEN})")
     assert "[LDP401]" in message
     assert "canary" not in message
 
@@ -390,10 +389,10 @@ def test_values_that_people_publish_are_read_and_never_drawn(mixed: DuckDBPyConn
 @pytest.mark.parametrize("name", ["ibu", "inv", "best", "uniform"])  # one of each base
 def test_every_kind_of_estimator_takes_published_values_among_the_reports(mixed: DuckDBPyConnection, name: str) -> None:
     both = "SELECT ['Lima', 'Oslo', x] AS xs, ['low', 'low', 'open'] AS ls FROM (SELECT unnest(['Lima', 'Oslo', 'Oslo']) AS x)"
-    shares = one(mixed, f"SELECT ldp.ibu_mixed(xs, ls, {OPEN}, estimator := '{name}(misfit=''allow'')') FROM ({both})")
+    shares = one(mixed, f"SELECT ldp.{name}({{level: ls, report: xs}}, {OPEN}, misfit := 'allow') FROM ({both})")
     assert sum(share["estimate"] for share in shares) == pytest.approx(1, abs=1e-6) or name == "base_cut"
     mixture = "SELECT unnest(['Lima', 'Oslo', 'Rome']) AS x, unnest(['low', 'open', 'open']) AS l FROM range(20)"
-    assert len(one(mixed, f"SELECT ldp.ibu_mixed(x, l, {OPEN}, estimator := '{name}(misfit=''allow'')') FROM ({mixture})")) == 4
+    assert len(one(mixed, f"SELECT ldp.{name}({{level: l, report: x}}, {OPEN}, misfit := 'allow') FROM ({mixture})")) == 4
 
 
 def test_a_law_that_excludes_an_observed_report_has_no_chance() -> None:
@@ -403,31 +402,35 @@ def test_a_law_that_excludes_an_observed_report_has_no_chance() -> None:
 
 
 LISTS = {
-    "['Lima', 'Oslo'], ['low']": "LDP403",
-    "'Lima', ['low']": "LDP403",
-    "['Lima'], 'low'": "LDP304",
-    "['Lima'], ['canary-7f3a']": "LDP401",
-    "['canary-7f3a'], ['low']": "LDP401",
-    "['Lima', 'Rome'], ['open', 'open']": "LDP401",  # no value gives both
+    "level: ['low'], report: ['Lima', 'Oslo']": "LDP403",
+    "level: ['low'], report: 'Lima'": "LDP403",
+    "level: 'low', report: ['Lima']": "LDP304",
+    "level: ['canary-7f3a'], report: ['Lima']": "LDP401",
+    "level: ['low'], report: ['canary-7f3a']": "LDP401",
+    "level: ['open', 'open'], report: ['Lima', 'Rome']": "LDP401",  # no value gives both
 }
 
 
 @pytest.mark.parametrize("arguments", LISTS)
 def test_lists_that_do_not_belong_together_are_refused(mixed: DuckDBPyConnection, arguments: str) -> None:
-    message = error_of(mixed, f"SELECT ldp.ibu_mixed({arguments}, {OPEN}) FROM range(3)")
+    message = error_of(mixed, f"SELECT ldp.ibu({{{arguments}}}, {OPEN}) FROM range(3)")
     assert f"[{LISTS[arguments]}]" in message
     assert "canary" not in message
 
 
 def test_users_without_reports_count_nothing_in_lists_with_levels(mixed: DuckDBPyConnection) -> None:
-    for nothing in ("[NULL::VARCHAR], ['low']", "NULL::VARCHAR[], NULL::VARCHAR[]", "[]::VARCHAR[], []::VARCHAR[]"):
-        assert one(mixed, f"SELECT ldp.ibu_mixed({nothing}, {OPEN}) FROM range(3)") is None
+    for levels, reports in (
+        ("['low']", "[NULL::VARCHAR]"),
+        ("NULL::VARCHAR[]", "NULL::VARCHAR[]"),
+        ("[]::VARCHAR[]", "[]::VARCHAR[]"),
+    ):
+        assert one(mixed, f"SELECT ldp.ibu({{level: {levels}, report: {reports}}}, {OPEN}) FROM range(3)") is None
     some = (
         "SELECT CASE WHEN i < 2 THEN [NULL, 'Lima'] END AS xs, CASE WHEN i < 2 THEN [NULL, 'open'] END AS ls FROM range(3) t(i)"
     )
-    diagnosis = one(mixed, f"SELECT ldp.diagnose_mixed(xs, ls, {OPEN}) FROM ({some})")
+    diagnosis = one(mixed, f"SELECT ldp.diagnose({{level: ls, report: xs}}, {OPEN}) FROM ({some})")
     assert (diagnosis["reports"], diagnosis["impossible"]) == (2, 0)
-    strange = one(mixed, f"SELECT ldp.diagnose_mixed(['nowhere'], ['low'], {OPEN}) FROM range(3)")
+    strange = one(mixed, f"SELECT ldp.diagnose({{level: ['low'], report: ['nowhere']}}, {OPEN}) FROM range(3)")
     assert (strange["reports"], strange["impossible"], strange["status"]) == (0, 3, "no reports")
 
 
@@ -538,48 +541,51 @@ def ages(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
 
 
 def test_numbers_are_estimated_from_reports_of_several_levels(ages: duckdb.DuckDBPyConnection) -> None:
-    mean = one(ages, "SELECT ldp.mean_mixed(age, level, levels(), estimator := 'inv') FROM chosen")
+    mean = one(ages, "SELECT ldp.mean({level: level, report: age}, levels(), estimator := 'inv') FROM chosen")
     assert abs(mean["estimate"] - 39.5) < 5.5 * mean["std_error"]
-    assert one(ages, "SELECT ldp.variance_mixed(age, level, levels()) FROM chosen")["std_error"] > 0
-    ranges = one(ages, "SELECT ldp.range_shares_mixed(age, level, levels(), [0, 20], [19, 59], estimator := 'inv') FROM chosen")
+    assert one(ages, "SELECT ldp.variance({level: level, report: age}, levels()) FROM chosen")["std_error"] > 0
+    ranges = one(
+        ages,
+        "SELECT ldp.range_shares({level: level, report: age}, levels(), [0, 20], [19, 59], estimator := 'inv') FROM chosen",
+    )
     for part, share in zip(ranges, [0, 1], strict=True):  # `inv` is less exact than the interval, whose error is shown
         assert part["low"] - 4 * part["std_error"] < share < part["high"] + 4 * part["std_error"]
-    (quartile,) = one(ages, "SELECT ldp.quantiles_mixed(age, level, levels(), [0.25]) FROM chosen")
+    (quartile,) = one(ages, "SELECT ldp.quantiles({level: level, report: age}, levels(), [0.25]) FROM chosen")
     assert abs(quartile["estimate"] - 29) < 5.5 * quartile["std_error"] + 1
     for name, more in (("mean", ""), ("variance", ""), ("quantiles", ", [0.5]"), ("range_shares", ", [0], [9]")):
-        numbers = one(ages, f"SELECT ldp.{name}_mixed(age, level, levels(){more}, keep := g = 1) FROM chosen")
-        counts = "(SELECT ldp.mixed_counts(age, level) AS c FROM chosen WHERE g = 1)"
-        assert one(ages, f"SELECT ldp.{name}_mixed_counts(c, levels(){more}) FROM {counts}") == numbers
-        assert one(ages, f"SELECT ldp.{name}_mixed(age, level, levels(){more}) FROM chosen WHERE g > 1") is None
+        numbers = one(ages, f"SELECT ldp.{name}({{level: level, report: age}}, levels(){more}, keep := g = 1) FROM chosen")
+        counts = "(SELECT ldp.counts({level: level, report: age}) AS c FROM chosen WHERE g = 1)"
+        assert one(ages, f"SELECT ldp.{name}(c, levels(){more}) FROM {counts}") == numbers
+        assert one(ages, f"SELECT ldp.{name}({{level: level, report: age}}, levels(){more}) FROM chosen WHERE g > 1") is None
 
 
 def test_numbers_are_estimated_from_lists_of_reports(ages: duckdb.DuckDBPyConnection) -> None:
-    mean = one(ages, "SELECT ldp.mean_repeated(days, day(), estimator := 'inv') FROM twice")
+    mean = one(ages, "SELECT ldp.mean(days, day(), estimator := 'inv') FROM twice")
     assert abs(mean["estimate"] - datetime(2024, 2, 10, 12)).total_seconds() < 5.5 * 86400 * mean["std_error"]
-    (median,) = one(ages, "SELECT ldp.quantiles_repeated(days, day(), [0.5]) FROM twice")
+    (median,) = one(ages, "SELECT ldp.quantiles(days, day(), [0.5]) FROM twice")
     assert type(median["estimate"]) is date
     assert abs((median["estimate"] - date(2024, 2, 10)).days) < 5.5 * median["std_error"] + 1
     bounds = "[DATE '2024-02-01'], [DATE '2024-02-20']"
-    (share,) = one(ages, f"SELECT ldp.range_shares_repeated(days, day(), {bounds}, estimator := 'inv') FROM twice")
+    (share,) = one(ages, f"SELECT ldp.range_shares(days, day(), {bounds}, estimator := 'inv') FROM twice")
     assert abs(share["estimate"] - 1.0) < 5.5 * share["std_error"]
-    assert one(ages, "SELECT ldp.variance_repeated(days, day()) FROM twice")["std_error"] > 0
-    assert one(ages, "SELECT ldp.mean_repeated(list_append(days, NULL), day()) FROM twice") == one(
-        ages, "SELECT ldp.mean_repeated_counts(ldp.repeated_counts(days), day()) FROM twice"
+    assert one(ages, "SELECT ldp.variance(days, day()) FROM twice")["std_error"] > 0
+    assert one(ages, "SELECT ldp.mean(list_append(days, NULL), day()) FROM twice") == one(
+        ages, "SELECT ldp.mean(ldp.counts(days), day()) FROM twice"
     )
-    assert one(ages, "SELECT ldp.mean_repeated([], day())") is None
+    assert one(ages, "SELECT ldp.mean([], day())") is None
 
 
 @pytest.mark.parametrize(
     ("name", "more"), [("mean", ""), ("variance", ""), ("quantiles", ", [0.5]"), ("range_shares", ", [20], [39]"), ("ibu", "")]
 )
-@pytest.mark.parametrize("reports", ["mixed(age, level, levels()", "repeated(days, day()"])
+@pytest.mark.parametrize("reports", ["{level: level, report: age}, levels()", "days, day()"])
 def test_intervals_hold_with_the_probability_that_was_asked_for(
     name: str, more: str, reports: str, ages: duckdb.DuckDBPyConnection
 ) -> None:
     table = "chosen" if "level" in reports else "twice"
     if table == "twice" and name == "range_shares":
         more = ", [DATE '2024-02-01'], [DATE '2024-02-10']"
-    found = [one(ages, f"SELECT ldp.{name}_{reports}{more}, confidence := {p}) FROM {table}") for p in (0.51, 0.999999)]
+    found = [one(ages, f"SELECT ldp.{name}({reports}{more}, confidence := {p}) FROM {table}") for p in (0.51, 0.999999)]
     rows = [result if isinstance(result, list) else [result] for result in found]
     for narrow, wide in zip(*rows, strict=True):
         assert wide["low"] <= narrow["low"] <= narrow["high"] <= wide["high"]
@@ -589,15 +595,16 @@ def test_intervals_hold_with_the_probability_that_was_asked_for(
 @pytest.mark.parametrize(
     ("call", "code"),
     [
-        ("mean_mixed('a', 'l', MAP {'l': ldp.krr(1, ['a', 'b'])})", "LDP102"),
-        ("mean_repeated(['a'], ldp.krr(1, ['a', 'b']))", "LDP102"),
-        ("mean_mixed(1, 'l', MAP {'l': ldp.planar_geometric(1, 2, 2)})", "LDP102"),
+        ("mean({level: 'l', report: 'a'}, MAP {'l': ldp.krr(1, ['a', 'b'])})", "LDP102"),
+        ("mean(['a'], ldp.krr(1, ['a', 'b']))", "LDP102"),
+        ("mean({level: 'l', report: 1}, MAP {'l': ldp.planar_geometric(1, 2, 2)})", "LDP102"),
         (
-            "quantiles_mixed(1, 'l', MAP {'l': ldp.krr(1, [1, 2, 3]), 'm': ldp.krr(1, [1, 2], outside := 'as:1')}, [0.5])",
+            "quantiles({level: 'l', report: 1}, MAP {'l': ldp.krr(1, [1, 2, 3]), "
+            "'m': ldp.krr(1, [1, 2], outside := 'as:1')}, [0.5])",
             "LDP103",
         ),
-        ("range_shares_mixed(1, 'l', MAP {'l': ldp.krr(1, [1, 2])}, [1], ['x'])", "LDP304"),
-        ("mean_mixed(1, 'other', MAP {'l': ldp.krr(1, [1, 2])})", "LDP401"),
+        ("range_shares({level: 'l', report: 1}, MAP {'l': ldp.krr(1, [1, 2])}, [1], ['x'])", "LDP304"),
+        ("mean({level: 'other', report: 1}, MAP {'l': ldp.krr(1, [1, 2])})", "LDP401"),
     ],
 )
 def test_numbers_that_reports_of_levels_do_not_have_are_refused(call: str, code: str, con: duckdb.DuckDBPyConnection) -> None:

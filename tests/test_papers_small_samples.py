@@ -83,7 +83,7 @@ def test_all_runs_together_give_the_estimates_of_sql(small: Any) -> None:
         small.errors(con, small.METHODS)
         together = dict(con.execute("SELECT method || run, q FROM estimates").fetchall())
         for method in small.METHODS.keys() - {"Proposal"}:
-            call = f"ldp.ibu_mixed(report, level, getvariable('m'), estimator := '{small.METHODS[method]}')"
+            call = f"ldp.{small.METHODS[method]}({{level: level, report: report}}, getvariable('m'))"
             sql = f"SELECT run, list_transform({call}, lambda e: e.estimate) FROM reports GROUP BY run"
             for run, shares in con.execute(sql).fetchall():
                 assert together[f"{method}{run}"] == pytest.approx(shares, abs=1e-6), method

@@ -5,11 +5,13 @@ Macros are created in the order of the file names, and the macros of all other f
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 
 from ldpsql.functions import (
-    MECHANISMS,
+    SOURCES,
     Column,
     Handles,
     Macros,
@@ -17,15 +19,17 @@ from ldpsql.functions import (
     Settings,
     Texts,
     as_struct,
+    fields_of,
     guarded,
     hookimpl,
+    items_of,
     named_place,
     pattern_of,
     plain,
     read_mechanism,
     values_of,
 )
-from ldpsql.mechanisms import Product, certify
+from ldpsql.mechanisms import Domain, Mechanism, Product, certify
 
 
 @guarded
@@ -41,19 +45,49 @@ def struct_type(texts: Column) -> pa.Array:
 
 
 @guarded
+def values_type(types: Texts, ofs: Column) -> pa.Array:
+    """Return the type of a list of the values of each mechanism, or of the mechanisms of levels, as from_json reads it.
+
+    Args:
+        types: the type of the STRUCT of a mechanism, or of a MAP or a STRUCT of mechanisms, in SQL.
+        ofs: the name of a column of a table; anything else stands for the values themselves.
+
+    """
+    rows = zip(plain(types).to_pylist(), plain(ofs), strict=True)
+    return pa.array([json.dumps([_values_type(text, of)]) for text, of in rows], pa.string())
+
+
+def _values_type(text: str, of: pa.Scalar) -> str:
+    if text.startswith("MAP("):
+        return _values_type(items_of(text), of)
+    fields = fields_of(text) if text.startswith("STRUCT(") else {"domain": text}  # levels whose mechanisms are text: as text
+    if "domain" not in fields:
+        return _values_type(next(iter(fields.values())), of)
+    own = fields["domain"].removesuffix("[]")
+    if isinstance(of, pa.StringScalar) and own.startswith("STRUCT("):
+        return next((kind for name, kind in fields_of(own).items() if name.casefold() == str(of).casefold()), own)
+    return own
+
+
+@guarded
 def domain_values(handles: Handles) -> pa.Array:
-    """Return for each mechanism its values as text."""
-    texts = [certify(MECHANISMS.thing(handle)).values.listed.written for handle in plain(handles).to_pylist()]
+    """Return for each source of reports its values as text."""
+    texts = [_behind(handle).written for handle in plain(handles).to_pylist()]
     ends = np.cumsum([0, *map(len, texts)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(ends), pa.concat_arrays(texts) if texts else pa.array([], pa.string()))
 
 
+def _behind(handle: int) -> Domain:
+    source = SOURCES.thing(handle)
+    return (certify(source) if isinstance(source, Mechanism) else source).values.listed
+
+
 @guarded
 def column_values(handles: Handles, names: Settings) -> pa.Array:
-    """Return for each mechanism the values of a column of its table as text."""
+    """Return for each source of reports the values of a column of its table as text."""
     lists = []
     for handle, name in zip(plain(handles).to_pylist(), plain(names).to_pylist(), strict=True):
-        values = values_of(MECHANISMS.thing(handle))
+        values = values_of(SOURCES.thing(handle))
         place = named_place(values, name)
         own = values.parts[place] if isinstance(values, Product) and place is not None else values
         lists.append(own.listed.written.to_pylist())
@@ -77,6 +111,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_place", place, "VARCHAR"),
         Scalar("__ldp_mechanism_values", values, "VARCHAR"),
         Scalar("__ldp_mechanism_type", struct_type, "VARCHAR"),
+        Scalar("__ldp_values_type", values_type, "VARCHAR"),
         Scalar("__ldp_values", domain_values, "VARCHAR[]"),
         Scalar("__ldp_column_values", column_values, "VARCHAR[]"),
         Macros.beside(__file__),

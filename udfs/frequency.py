@@ -15,6 +15,7 @@ from ldpsql.estimators import Estimator
 from ldpsql.functions import (
     MECHANISMS,
     PLANS,
+    SOURCES,
     Aggregate,
     Column,
     Diagnosis,
@@ -49,6 +50,7 @@ from ldpsql.functions import (
     lists_of,
     numbers,
     octets,
+    of_lists,
     once_a_run,
     one_thread,
     plain,
@@ -79,18 +81,18 @@ _Places = Annotated[Column, Takes("a table", structs_with("name", "place", "colu
 
 
 @guarded
-def plan_handle(names: Texts, mechanisms: Handles, options: Options) -> pa.Array:
-    """Return the handle of each pair of mechanism and estimator."""
-    rows = pa.StructArray.from_arrays([plain(names), plain(mechanisms), plain(options)], ["name", "mechanism", "options"])
+def plan_handle(names: Texts, sources: Handles, options: Options) -> pa.Array:
+    """Return the handle of each estimator with what drew the reports."""
+    rows = pa.StructArray.from_arrays([plain(names), plain(sources), plain(options)], ["name", "source", "options"])
     return pa.array(numbers(rows, lambda row: _plan(*(row[i].as_py() for i in range(3)))), pa.int64())
 
 
 def _plan(name: str | None, handle: int, options: dict[str, object] | None) -> int:
     arguments = {key: value for key, value in (options or {}).items() if value is not None}
-    mechanism = MECHANISMS.thing(handle)
-    estimator = read_estimator(name or estimator_of_shares(mechanism), **arguments)
-    check_size(mechanism, estimator)
-    return PLANS.number((mechanism, estimator))
+    source = SOURCES.thing(handle)
+    estimator = read_estimator(name or estimator_of_shares(source), **arguments)
+    check_size(source, estimator)
+    return PLANS.number((source, estimator))
 
 
 def _estimates(histograms: Column, plans: Handles) -> Iterator[tuple[np.ndarray, Estimates]]:
@@ -150,7 +152,8 @@ def diagnose(histograms: Column, plans: Handles, types: Texts) -> pa.Array:
     recorded = [records_in(text) is not None for text in plain(types).to_pylist()]
     out: list[dict[str, object] | None] = [None] * len(histograms)
     for handle, counts in counts_of(histograms, plans):
-        source, estimator = PLANS.thing(handle)
+        drew, estimator = PLANS.thing(handle)
+        source = of_lists(drew, counts.reports.type)
         rest, left_out = without_impossible(source, counts)
         impossible = dict(zip(counts.groups, left_out.tolist(), strict=True))
         for row, number in impossible.items():
@@ -274,7 +277,7 @@ def of_estimator(estimator: type[Estimator]) -> Aggregate:
     chosen = struct_text({p.name: quoted(p.name) for p in parameters})
     return Aggregate(
         estimator.name,
-        f"ldp._rows(ldp._kind(m), __ldp_estimate({{counts}}, __ldp_plan('{estimator.name}', __ldp_mechanism(m), {chosen})))",
+        f"ldp._rows(ldp._kind(m), __ldp_estimate({{counts}}, __ldp_plan('{estimator.name}', __ldp_source(m), {chosen})))",
         {"m": None, **{p.name: sql_literal(p.default) for p in parameters}},
         rows=True,
     )

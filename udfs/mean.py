@@ -10,7 +10,6 @@ import pyarrow as pa
 from ldpsql.functions import (
     FIELDS,
     MEASURES,
-    MECHANISMS,
     PLANS,
     Aggregate,
     Column,
@@ -28,10 +27,8 @@ from ldpsql.functions import (
     RangeShare,
     RangeShares,
     RectangleShares,
-    Repeated,
+    ReportSource,
     Scalar,
-    Settings,
-    SomeColumns,
     Texts,
     Variance,
     VarianceOf,
@@ -41,7 +38,6 @@ from ldpsql.functions import (
     check_line,
     check_ordered,
     condition,
-    domain_type,
     family,
     guarded,
     hookimpl,
@@ -53,9 +49,9 @@ from ldpsql.functions import (
     values_of,
     without_inversion,
 )
-from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, Product
+from ldpsql.mechanisms import InvalidParameter, Mechanism, Product
 
-Source: TypeAlias = Mechanism | Mixed | Repeated | SomeColumns
+Source: TypeAlias = Mechanism | ReportSource
 _ROW = ", ".join(f"{name} DOUBLE" for name in FIELDS)
 
 
@@ -66,11 +62,11 @@ def functional_handle(names: Texts, plans: Handles, ofs: Column, givens: Column,
     for row, (name, handle) in enumerate(zip(plain(names).to_pylist(), plain(plans).to_pylist(), strict=True)):
         plan = PLANS.thing(handle)
         source, own = plan[0], [column[row] for column in columns]
-        of_table = _of_table(name, source, of_columns[row], conditions[row], own) if isinstance(source, Mechanism) else None
+        of_table = _of_table(name, source, of_columns[row], conditions[row], own)
         if of_table is not None:
             out.append(MEASURES.number(narrowed(plan, of_table)))
             continue
-        if isinstance(source, Mixed | Repeated):
+        if isinstance(source, Mixed):
             _check_levels(name, source)
         elif isinstance(source, Mechanism) and not _on_map(name, own):
             check_ordered(source)
@@ -80,17 +76,16 @@ def functional_handle(names: Texts, plans: Handles, ofs: Column, givens: Column,
     return pa.array(out, pa.int64())
 
 
-def _check_levels(name: str, source: Mixed | Repeated) -> None:
+def _check_levels(name: str, source: Mixed) -> None:
     """Refuse values without order, and quantiles if the levels have different domains: they are positions in one of them."""
     check_line(source.values, source.layout)
-    levels = source.of if isinstance(source, Repeated) else source
-    if name == "quantiles" and isinstance(levels, Mixed) and any(level.values != levels.values for level in levels.each):
+    if name.startswith("quantile") and any(level.values != source.values for level in source.each):
         raise InvalidParameter("the mechanisms of the levels have different domains", "quantiles need the same one")
 
 
-def _of_table(name: str, mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar, arguments: list[pa.Scalar]) -> OfColumn | None:
+def _of_table(name: str, source: Source, of: pa.Scalar, given: pa.Scalar, arguments: list[pa.Scalar]) -> OfColumn | None:
     """Return a functional of a column of a table, or where a condition holds; None for all values of one column."""
-    values = values_of(mechanism)
+    values = values_of(source)
     if not isinstance(values, Product) and not of.is_valid and not given.is_valid:
         return None
     column, where = named_place(values, of), condition(values, given)
@@ -138,7 +133,7 @@ def _shares(
 ) -> RangeShares | RectangleShares:
     if grid.is_valid and isinstance(source, Mechanism):
         return RectangleShares.between(source, lows, highs, grid)
-    values = values_of(source) if isinstance(source, Mechanism) else source.values
+    values = values_of(source)
     return RangeShares(tuple(RangeShare(*(bound_of(end, values) for end in ends)) for ends in zip(lows, highs, strict=True)))
 
 
@@ -158,19 +153,6 @@ def _items(column: pa.Scalar, what: str, example: str) -> list[pa.Scalar]:
     if not isinstance(column, pa.ListScalar | pa.LargeListScalar) or not column.is_valid or not len(column.values):
         raise InvalidParameter(f"this needs a list of {what} that is not empty", example)
     return list(column.values)
-
-
-@guarded
-def column_type(handles: Handles, ofs: Settings) -> pa.Array:
-    """Return the type of a named column of each mechanism, as from_json reads it."""
-    rows = zip(plain(handles).to_pylist(), plain(ofs), strict=True)
-    return pa.array([domain_type(_named(values_of(MECHANISMS.thing(handle)), of)) for handle, of in rows], pa.string())
-
-
-def _named(values: Domain, of: pa.Scalar) -> Domain:
-    """Return the domain of the column of this name, or the values themselves for NULL."""
-    place = named_place(values, of)
-    return values.parts[place] if place is not None and isinstance(values, Product) else values
 
 
 @guarded
@@ -263,7 +245,6 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.mean``, ``ldp.variance``, ``ldp.quantile`` and ``ldp.range_share``, and several of the last two at once."""
     return [
         Scalar("__ldp_functional", functional_handle, "BIGINT"),
-        Scalar("__ldp_column_type", column_type, "VARCHAR"),
         Scalar("__ldp_measure", measure, f"STRUCT({_ROW})"),
         Scalar("__ldp_measure_positions", measure_positions, f"STRUCT({_ROW}, rounding DOUBLE)"),
         Scalar("__ldp_measure_all", measure_all, f"STRUCT({_ROW})[]"),

@@ -1,11 +1,6 @@
--- The type of the column of a table that a number is about, in an empty list; NULL stands for the only column. The subscript keeps
--- CREATE MACRO from binding what does not exist yet.
-CREATE OR REPLACE MACRO ldp._column_kind
-    (m, of "NULL") AS ldp._kind(m),
-    (m, of) AS from_json('[]', '[' || __ldp_column_type(__ldp_mechanism(m), [of][1]) || ']');
 CREATE OR REPLACE MACRO ldp._column_values
     (m, of "NULL") AS ldp._domain(m),
-    (m, of) AS ldp._of_kind(__ldp_column_values(__ldp_mechanism(m), of), ldp._column_kind(m, of));
+    (m, of) AS ldp._of_kind(__ldp_column_values(__ldp_source(m), of), ldp._column_kind(m, of));
 -- Numbers about a distribution. Means of dates and times are times. `kind` is the domain; only its type matters.
 CREATE OR REPLACE MACRO ldp._in_unit
     (kind DATE[], result) AS list_transform([result], lambda f: CASE WHEN f IS NOT NULL THEN {

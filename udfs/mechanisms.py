@@ -23,6 +23,7 @@ from ldpsql.functions import (
     plain,
     read_parts,
     reports_type,
+    source_number,
     values_type,
 )
 from ldpsql.mechanisms import InvalidParameter, Parts, Product
@@ -32,6 +33,12 @@ from ldpsql.mechanisms import InvalidParameter, Parts, Product
 def mechanism_handle(specs: Column) -> pa.Array:
     """Return the handle of each mechanism, from the STRUCT that its constructor returns."""
     return pa.array(numbers(plain(specs), mechanism_number), pa.int64())
+
+
+@guarded
+def source_handle(specs: Column) -> pa.Array:
+    """Return the handle of what drew reports: a mechanism, or the mechanisms of levels."""
+    return pa.array(numbers(plain(specs), source_number), pa.int64())
 
 
 @guarded
@@ -85,6 +92,7 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     text = "\n".join(known.constructors.values())
     return [
         Scalar("__ldp_mechanism", mechanism_handle, "BIGINT"),
+        Scalar("__ldp_source", source_handle, "BIGINT"),
         Scalar("__ldp_drawn", drawn_handle, "BIGINT"),
         Scalar("__ldp_row_values", row_values, "VARCHAR"),
         Scalar("__ldp_row_reports", row_reports, "VARCHAR"),

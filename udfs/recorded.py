@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ldpsql.functions import (
     MECHANISMS,
+    SOURCES,
     Column,
     Handles,
     Macros,
@@ -35,7 +36,7 @@ from ldpsql.functions import (
     text_literal,
     type_of_reports,
 )
-from ldpsql.mechanisms import InvalidParameter
+from ldpsql.mechanisms import InvalidParameter, Mechanism
 
 Columns: TypeAlias = str | dict[str, str]  # the name of one, or those of a struct
 # `mechanism_at` does not see temporary tables.
@@ -81,16 +82,21 @@ def typed_type(types: Texts) -> pa.Array:
 
 @guarded
 def recording(types: Texts) -> pa.Array:
-    """Return for each type of reports one that chooses a macro: BOOLEAN if it is a record, TINYINT for a struct of reports.
+    """Return for each type of reports one that chooses a macro: BOOLEAN if it is a record, TINYINT if it has records inside.
 
     Args:
         types: the types as SQL writes them.
 
     """
-    return pa.array([_KINDS[records_in(text)] for text in plain(types).to_pylist()], pa.string())
+    return pa.array([_choosing(text) for text in plain(types).to_pylist()], pa.string())
 
 
-_KINDS = {None: '"VARCHAR"', "report": '"BOOLEAN"', "fields": '"TINYINT"'}  # as from_json reads types
+def _choosing(text: str) -> str:
+    """Return the type as from_json reads it."""
+    records = records_in(text)
+    if records == "report" and not text.endswith("[]"):
+        return '"BOOLEAN"'
+    return '"TINYINT"' if records else '"VARCHAR"'
 
 
 @guarded
@@ -102,7 +108,8 @@ def drew(types: Texts, handles: Handles) -> pa.Array:
 
     """
     for text, handle in set(zip(plain(types).to_pylist(), plain(handles).to_pylist(), strict=True)):
-        check_typed(text, MECHANISMS.thing(handle))
+        if isinstance(source := SOURCES.thing(handle), Mechanism):
+            check_typed(text, source)
     return pa.array([True] * len(types))
 
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from ldpsql.estimators import InvalidParameter, sharing
 from ldpsql.functions import (
-    MECHANISMS,
     PLANS,
+    SOURCES,
     Column,
     Handles,
     Lists,
@@ -30,22 +30,18 @@ from ldpsql.functions import (
     registry,
     with_prior,
 )
-from ldpsql.mechanisms import Mechanism
 
 _PRIOR = pa.struct([(name, pa.list_(pa.float64())) for name in sharing.Prior.__dataclass_fields__])
 _RUNS = pa.struct([("runs", pa.list_(pa.int32())), ("priors", pa.list_(_PRIOR))])
 
 
 @guarded
-def learner(names: Texts, mechanisms: Handles) -> pa.Array:
-    """Return the handle of each pair of mechanism and estimator, which may have to learn from all groups first."""
-    rows = zip(plain(names).to_pylist(), plain(mechanisms).to_pylist(), strict=True)
+def learner(names: Texts, sources: Handles) -> pa.Array:
+    """Return the handle of each estimator, which may have to learn from all groups first, with what drew the reports."""
+    rows = zip(plain(names).to_pylist(), map(SOURCES.thing, plain(sources).to_pylist()), strict=True)
     with names_withheld():
-        return pa.array([_plan(name, MECHANISMS.thing(m)) for name, m in rows], pa.int64())
-
-
-def _plan(name: str | None, mechanism: Mechanism) -> int:
-    return PLANS.number((mechanism, registry().estimator(name or estimator_of_shares(mechanism))))
+        plans = [(source, registry().estimator(name or estimator_of_shares(source))) for name, source in rows]
+        return pa.array(map(PLANS.number, plans), pa.int64())
 
 
 @guarded

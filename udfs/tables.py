@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from ldpsql.functions import (
     Macros,
     Margin,
     MeanOf,
+    ReportSource,
     Scalar,
     Settings,
     Share,
@@ -52,28 +54,22 @@ from ldpsql.functions import (
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism, Product
 
+Source: TypeAlias = Mechanism | ReportSource
 _ROW = ", ".join(f"{name} DOUBLE" for name in FIELDS)
 _ROWS = f"STRUCT(value VARCHAR, {_ROW})[]"
 _TESTED = (*FIELDS, "p_value")
-
-
-def _mechanism(plan: int) -> Mechanism:
-    mechanism = PLANS.thing(plan)[0]
-    if not isinstance(mechanism, Mechanism):
-        raise InvalidParameter("this can be answered for one mechanism only", "estimate the reports of each mechanism")
-    return mechanism
 
 
 @guarded
 def share_handle(plans: Handles, ofs: Column, givens: Column) -> pa.Array:
     """Return the handle of each share of cells, where a condition holds, under a plan."""
     rows = zip(plain(plans).to_pylist(), plain(ofs), plain(givens), strict=True)
-    shares = [narrowed(PLANS.thing(plan), _share(_mechanism(plan), of, given)) for plan, of, given in rows]
+    shares = [narrowed(PLANS.thing(plan), _share(PLANS.thing(plan)[0], of, given)) for plan, of, given in rows]
     return pa.array([MEASURES.number(share) for share in shares], pa.int64())
 
 
-def _share(mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar) -> Share:
-    values = values_of(mechanism)
+def _share(source: Source, of: pa.Scalar, given: pa.Scalar) -> Share:
+    values = values_of(source)
     cells = condition(values, of)
     if cells is None:
         raise InvalidParameter("a share needs a value or a condition", "of := {city: 'Lima'}")
@@ -94,7 +90,7 @@ def contrast_handle(plans: Handles, ofs: Column, givens: Column, others: Column)
             raise InvalidParameter(
                 "a difference needs two conditions", "given := {city: 'Lima'}, versus := {city: 'Oslo'}; see also ldp.compare"
             )
-        one, another = (_number(_mechanism(plan), of, where) for where in (given, other))
+        one, another = (_number(PLANS.thing(plan)[0], of, where) for where in (given, other))
         out.append(MEASURES.number(narrowed(PLANS.thing(plan), Contrast(one, another))))
     return pa.array(out, pa.int64())
 
@@ -103,16 +99,16 @@ def contrast_handle(plans: Handles, ofs: Column, givens: Column, others: Column)
 def number_handle(plans: Handles, ofs: Column, givens: Column) -> pa.Array:
     """Return the handle of each share or mean, where a condition holds, under a plan."""
     rows = zip(plain(plans).to_pylist(), plain(ofs), plain(givens), strict=True)
-    numbers = [narrowed(PLANS.thing(plan), _number(_mechanism(plan), of, given)) for plan, of, given in rows]
+    numbers = [narrowed(PLANS.thing(plan), _number(PLANS.thing(plan)[0], of, given)) for plan, of, given in rows]
     return pa.array([NUMBERS.number(number) for number in numbers], pa.int64())
 
 
-def _number(mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar) -> Share | MeanOf:
+def _number(source: Source, of: pa.Scalar, given: pa.Scalar) -> Share | MeanOf:
     """Return the mean of a column of a table that is named, or of the only column for NULL; else a share."""
-    values = values_of(mechanism)
+    values = values_of(source)
     named = isinstance(values, Product) and isinstance(of, pa.StringScalar)
     if of.is_valid and not named:
-        return _share(mechanism, of, given)
+        return _share(source, of, given)
     column = named_place(values, of)
     column_of_table(values, column)
     return MeanOf(column, condition(values, given))
@@ -122,12 +118,12 @@ def _number(mechanism: Mechanism, of: pa.Scalar, given: pa.Scalar) -> Share | Me
 def margin_handle(plans: Handles, columns: Settings, givens: Settings) -> pa.Array:
     """Return the handle of each margin, of all or for each value of other columns, under a plan."""
     rows = zip(*(plain(column).to_pylist() for column in (plans, columns, givens)), strict=True)
-    margins = [narrowed(PLANS.thing(plan), _margin(_mechanism(plan), *names)) for plan, *names in rows]
+    margins = [narrowed(PLANS.thing(plan), _margin(PLANS.thing(plan)[0], *names)) for plan, *names in rows]
     return pa.array([MARGINS.number(margin) for margin in margins], pa.int64())
 
 
-def _margin(mechanism: Mechanism, columns: object, given: object) -> Margin:
-    values = values_of(mechanism)
+def _margin(source: Source, columns: object, given: object) -> Margin:
+    values = values_of(source)
     if columns is None and given is None:
         return Margin(())
     names = columns if columns is not None or not isinstance(values, Product) else list(values.names)
@@ -181,12 +177,12 @@ def compared(histograms: Column, others: Column, handles: Handles) -> pa.Array:
 def pair_handle(plans: Handles, columns: Settings) -> pa.Array:
     """Return the handle of each pair of columns under a plan; NULL stands for both of a table of two."""
     rows = zip(plain(plans).to_pylist(), plain(columns).to_pylist(), strict=True)
-    pairs = [narrowed(PLANS.thing(plan), _pair(_mechanism(plan), names)) for plan, names in rows]
+    pairs = [narrowed(PLANS.thing(plan), _pair(PLANS.thing(plan)[0], names)) for plan, names in rows]
     return pa.array([PAIRS.number(pair) for pair in pairs], pa.int64())
 
 
-def _pair(mechanism: Mechanism, names: object) -> Columns:
-    values = values_of(mechanism)
+def _pair(source: Source, names: object) -> Columns:
+    values = values_of(source)
     if names is None and isinstance(values, Product):
         return Columns(tuple(range(len(values.names))))
     return Columns(columns_named(values, names))

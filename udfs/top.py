@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.functions import (
-    MECHANISMS,
     PLANS,
+    SOURCES,
     TOPS,
     Aggregate,
     Column,
@@ -37,9 +37,9 @@ _ROW = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
 
 
 @guarded
-def top_estimator(mechanisms: Handles) -> pa.Array:
-    """Return the name of the estimator of each mechanism if nobody names one."""
-    return pa.array([estimator_of_top(MECHANISMS.thing(handle)) for handle in plain(mechanisms).to_pylist()], pa.string())
+def top_estimator(sources: Handles) -> pa.Array:
+    """Return the name of the estimator of what drew each column of reports if nobody names one."""
+    return pa.array([estimator_of_top(SOURCES.thing(handle)) for handle in plain(sources).to_pylist()], pa.string())
 
 
 @guarded
@@ -78,7 +78,7 @@ def _column(ranked: list[Top | None]) -> pa.Array:
 _TOP = Aggregate(
     "top",
     "ldp._ranked(ldp._domain(m), __ldp_top({counts}, __ldp_top_handle("
-    "ldp._plan(coalesce(estimator, __ldp_top_estimator(__ldp_mechanism(m))), m, confidence), most)))",
+    "ldp._plan(coalesce(estimator, __ldp_top_estimator(__ldp_source(m))), m, confidence), most)))",
     {"m": None, "most": None, "estimator": "NULL", "keep": "true", "confidence": "NULL"},
     "the most frequent values, with intervals that hold together, and the best and the worst rank that each may have",
     rows=True,

@@ -40,7 +40,8 @@ SET VARIABLE m = MAP {
     1: ldp.krr(0.1, ['a', 'b', 'c']), 2: ldp.krr(2, ['a', 'b', 'c']), 3: ldp.krr(1.098612288668, ['a', 'b', 'c']), 4: ldp.krr('infinity', ['a', 'b', 'c'])
 };
 
-SELECT run, ldp.ibu_mixed(report, level, getvariable('m'), estimator := 'corrected_em(simulate=''observed'', correction=''printed'')') FROM reports GROUP BY run;"""
+SELECT run, ldp.corrected_em({level: level, report: report}, getvariable('m'), simulate := 'observed', correction := 'printed')
+FROM reports GROUP BY run;"""
 
 METHODS = {"Uniform": "uniform", "ObfDat": "observed", "MatInv norm": "inv_n", "MatInv proj": "inv_p", "EM": "ibu",
            "Proposal": "corrected_em(simulate='observed', correction='printed')"}  # fmt: skip
@@ -131,7 +132,7 @@ def lies(k: int) -> np.ndarray:
 
 
 def likelihood(counts: np.ndarray) -> Likelihood:
-    """Return what ldp.ibu_mixed maximises, for all runs at once: they have the same users, so the same channel."""
+    """Return what ldp.ibu maximises, for all runs at once: they have the same users, so the same channel."""
     users, k = counts[0].sum(axis=1), counts.shape[2]
     used = users > 0
     parts = [KeepOrSpreadOperator(k, 1 - (k - 1) * lie, lie) for lie in lies(k)[used]]
@@ -247,7 +248,8 @@ def few(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
 def certificate_of_mixed(con: DuckDBPyConnection, paper: Reproduction, figure: str) -> None:
     """Add what is certified about the maximum over mixed levels, for one run."""
     diagnosis = frame(
-        con, "SELECT unnest(ldp.diagnose_mixed(report, level, getvariable('m'))), count(*) AS n FROM reports WHERE run = 0"
+        con,
+        "SELECT unnest(ldp.diagnose({level: level, report: report}, getvariable('m'))), count(*) AS n FROM reports WHERE run = 0",
     )
     missing = diagnosis["gap"][0] * diagnosis["n"][0]
     paper.findings.append(

@@ -13,7 +13,6 @@ from ldpsql.names import (
     AGREED,
     COLUMN_NAME,
     COLUMN_VALUES,
-    COMPARED,
     COUNTED_BY,
     DOMAIN,
     FEW,
@@ -47,11 +46,8 @@ class Aggregate:
         parameters: the parameters after the reports, each with its default in SQL, or None if it has none. ``keep`` is
             added as the last one if it is missing.
         comment: what an aggregate of this name returns; None leaves the macro without a comment.
-        columns: the parameters that are columns of reports.
-        counted: a SQL expression of the columns: the counts of the rows in which ``keep`` is true. By default, those of the
-            column of reports, or the counts themselves.
+        counted: a SQL expression of ``report`` and ``keep``: the counts of the rows in which ``keep`` is true.
         size: the SQL expression of the number of reports in ``{counts}``.
-        from_counts: whether there is also a macro over counts, called ``name_counts``, if the reports are in several columns.
         rows: whether the result is a list of rows, and there is also a table function of the same name, over one column of
             a table, a view, a file, a CTE or a frame.
 
@@ -61,15 +57,13 @@ class Aggregate:
     result: str
     parameters: Mapping[str, str | None] = field(default_factory=lambda: {"m": None, "estimator": text_literal(IBU)})
     comment: str | None = None
-    columns: tuple[str, ...] = ("report",)
     counted: str = ""
     size: str = f"list_sum(map_values({COUNTS}))"
-    from_counts: bool = True
     rows: bool = False
 
     def statements(self) -> Iterator[str]:
         """Yield the statements that create the macros and comment on them."""
-        over_reports = {**dict.fromkeys(self.columns), **self.parameters}
+        over_reports = {"report": None, **self.parameters}
         over_reports.setdefault("keep", "true")
         over_counts = {"counts": None, **self.parameters}
         over_counts.pop("keep", None)
@@ -77,20 +71,12 @@ class Aggregate:
         result = f"_of_{self.name}"
         passed = [*over_counts, *(["record"] if RECORD in self.result else [])]
         yield _macro(result, dict.fromkeys(passed), self.result.replace(COUNTS, "counts").replace(RECORD, "record"))
-        column = self.columns[0]
-        own = {"counts": counts, "record": f"{RECORD_OF}({column}, {column})"}
+        own = {"counts": counts, "record": f"{RECORD_OF}(report, report)"}
         if not self._chooses:
-            own["m"] = f"{RECORDED}({column}, m, m)"
+            own["m"] = f"{RECORDED}(report, m, m)"
         yield _macro(self.name, over_reports | self._optional, _call(result, passed, own))
-        twin = self.from_counts and bool(self.counted)
-        if twin:
-            own = {"counts": f"{COMPARED}(counts, m)"} if "m" in over_counts else {}
-            own |= {} if self._chooses else {"m": f"{RECORDED}(counts, m, m)"}
-            yield _macro(f"{self.name}_counts", over_counts | self._optional, _call(result, passed, own))
         if self.comment:
             yield f"COMMENT ON MACRO ldp.{self.name} IS {text_literal(f'aggregate: {self.comment}')};"
-            if twin:
-                yield f"COMMENT ON MACRO ldp.{self.name}_counts IS 'the same from counts';"
         if self.rows:
             rows = f"unnest({self.result.replace(COUNTS, _LOCAL)}, recursive := true)"
             n = f"{self.size.replace(COUNTS, _LOCAL)}::BIGINT AS n"

@@ -23,6 +23,7 @@ from ldpsql.inference.counting import ReportSource, likelihoods
 from ldpsql.inference.counts import GroupedCounts, whole_numbers
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.mixed import of_lists
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
@@ -77,6 +78,7 @@ def estimated(
         NotApplicable: if the estimator has to learn from all groups first.
 
     """
+    source = of_lists(source, counts.reports.type)
     refuse_pairs(source)
     check_single(estimator)
     check_size(source, estimator)

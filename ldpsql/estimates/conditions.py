@@ -16,6 +16,7 @@ from ldpsql.domains.product import Product
 from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.estimates.scale import between, bound_of, scale_of, within
+from ldpsql.inference.counting import ReportSource
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import CertifiedRow, Mechanism, certify, certify_values
 
@@ -62,15 +63,19 @@ class TableCells:
         return np.asarray(table.ravel())
 
 
-def values_of(mechanism: Mechanism) -> Domain:
-    """Return the cells of the table of a mechanism of several columns, or the values of one column.
+def values_of(source: Mechanism | ReportSource) -> Domain:
+    """Return the cells of the table behind reports of several columns, or the values behind those of one column.
 
     Raises:
         InvalidParameter: for a mechanism over sets of pairs, or over strings that are not listed.
 
     """
-    certified = certify(mechanism)
-    return certified.values if isinstance(certified, CertifiedRow) else certify_values(mechanism).values
+    if isinstance(source, Mechanism):
+        certified = certify(source)
+        return certified.values if isinstance(certified, CertifiedRow) else certify_values(source).values
+    if not isinstance(source.values, Domain):
+        raise InvalidParameter("these are reports of sets or strings that are not listed", "ask about reports of values")
+    return source.values
 
 
 def shape_of(values: Domain) -> tuple[int, ...]:

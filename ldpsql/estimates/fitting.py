@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ldpsql.channels import SetChannel
 from ldpsql.errors import LdpError, NoReports, OutOfTime, raised_by
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counting import on_large_map, operator_of
+from ldpsql.inference.counting import ReportSource, on_large_map, operator_of
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators.supports import MOST_PAIRS
 from ldpsql.inference.outcome import Fit
@@ -27,26 +27,26 @@ def fitted(estimator: Estimator, likelihood: Likelihood) -> Fit:
         return estimator.unfitted(likelihood)
 
 
-def estimator_of_shares(mechanism: Mechanism) -> str:
+def estimator_of_shares(source: Mechanism | ReportSource) -> str:
     """Return the estimator of the shares of values if nobody names one.
 
     The maximum of the likelihood for a large map is far, and a set of spikes: there, steps end where they predict best.
     """
-    return f"{IBU}(stop='held_out')" if on_large_map(mechanism) else IBU
+    return f"{IBU}(stop='held_out')" if isinstance(source, Mechanism) and on_large_map(source) else IBU
 
 
-def estimator_of_top(mechanism: Mechanism) -> str:
+def estimator_of_top(source: Mechanism | ReportSource) -> str:
     """Return the estimator of the most frequent values if nobody names one.
 
     The maximum of the likelihood gives rare values shares that it takes from the frequent ones. Over many values of which
     reports are votes, frequent ones are estimated by inversion, which is unbiased.
     """
-    certified = certify(mechanism)
-    channel = None if isinstance(certified, CertifiedRow | CertifiedStrings) else certified.response
-    if channel is None or channel.inputs <= MOST_PAIRS:
-        return estimator_of_shares(mechanism)
-    votes = isinstance(channel, SetChannel) or operator_of(mechanism).votes
-    return INV if votes else estimator_of_shares(mechanism)
+    certified = certify(source) if isinstance(source, Mechanism) else None
+    channel = None if certified is None or isinstance(certified, CertifiedRow | CertifiedStrings) else certified.response
+    if not isinstance(source, Mechanism) or channel is None or channel.inputs <= MOST_PAIRS:
+        return estimator_of_shares(source)
+    votes = isinstance(channel, SetChannel) or operator_of(source).votes
+    return INV if votes else estimator_of_shares(source)
 
 
 @contextmanager

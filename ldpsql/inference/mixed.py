@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,17 +13,20 @@ from numpy.typing import NDArray
 
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidParameter
+from ldpsql.inference.counting import ReportSource
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.levels import Level, Perturbed, Unperturbed
 from ldpsql.inference.likelihood import Likelihood, joined
-from ldpsql.inference.operators import ExtendedOperator, Operator, ProductOperator, stacked
+from ldpsql.inference.operators import ExtendedOperator, Floats, Operator, ProductOperator, stacked
 from ldpsql.inference.operators.product import DIFFERENT
-from ldpsql.mechanisms.base import Mechanism
-from ldpsql.reports import impossible
+from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.reports import MarkedReports, impossible, of_octets
 
 _LEVELS = "declare a mechanism for every level that occurs"
-_LISTS = "give each user two lists of the same length: ldp.ibu_mixed(reports, levels, mechanisms)"
+_LISTS = "give each user two lists of the same length: ldp.ibu({level: levels, report: reports}, mechanisms)"
+_SHORT = 8  # reports of a user, up to which some users have the same ones
 _MOST_GROWN = 4096  # values: the curvature of such a mixture is a table of all pairs
 
 
@@ -197,16 +201,17 @@ class Repeated:
         reports, starts, lengths = _elements(counts.reports)
         if not len(reports):
             return
-        single, positions = self.of.columns(reports)
+        single, unordered = self.of.columns(reports)
+        positions = unordered[np.lexsort((unordered, np.repeat(np.arange(len(lengths)), lengths)))]  # the order does not matter
         for group, rows in zip(counts.groups, counts.rows_of_groups(), strict=True):
             at = np.arange(len(lengths))[rows]
             at = at[lengths[at] > 0]
             if len(at):
                 before = lengths[at].cumsum() - lengths[at]
                 elements = np.repeat(starts[at] - before, lengths[at]) + np.arange(lengths[at].sum())
-                numbers = counts.numbers[at]
-                differ = isinstance(self.of, Perturbed) and len(at) > DIFFERENT * float(numbers.sum())
-                product = ProductOperator(single, positions[elements], lengths[at], differ=differ)
+                own, sizes, numbers = _distinct(positions[elements], lengths[at], counts.numbers[at])
+                differ = isinstance(self.of, Perturbed) and len(sizes) > DIFFERENT * float(numbers.sum())
+                product = ProductOperator(single, own, sizes, differ=differ)
                 yield np.array([group]), Likelihood(product, numbers[None], self.layout)
 
     def possible(self, lists: pa.Array) -> NDArray[np.bool_]:
@@ -216,18 +221,63 @@ class Repeated:
         return np.asarray(impossible_before[starts + lengths] == impossible_before[starts])
 
 
+S = TypeVar("S", bound=ReportSource)
+
+
+def of_lists(source: Mechanism | S, kind: pa.DataType) -> Mechanism | S | Repeated:
+    """Return what drew reports of a type: lists of reports of a mechanism if they are lists of a deeper nesting than its own.
+
+    Args:
+        source: what is said to have drawn them.
+        kind: the type of the reports.
+
+    """
+    return Repeated(Perturbed(source)) if isinstance(source, Mechanism) and _depth(kind) > _own_depth(source) else source
+
+
+def _distinct(
+    positions: NDArray[np.int64], lengths: NDArray[np.int64], numbers: Floats
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    """Return the distinct lists of positions, their lengths, and how many users have each; long ones are taken to differ."""
+    longest = int(lengths.max())
+    if longest > _SHORT:
+        return positions, lengths, numbers
+    table = np.full((len(lengths), longest), -1, dtype=np.int64)
+    table[np.arange(longest) < lengths[:, None]] = positions
+    lists, place = np.unique(table, axis=0, return_inverse=True)
+    sums = np.bincount(place.ravel(), weights=numbers).astype(np.float64)
+    return lists[lists >= 0], (lists >= 0).sum(axis=1), sums
+
+
+def _own_depth(mechanism: Mechanism) -> int:
+    reports = certify(mechanism).reports
+    if isinstance(reports, Domain):
+        return 0 if isinstance(reports, Product) else _depth(reports.values.type)
+    return _depth(reports.type) if isinstance(reports, MarkedReports) else 0
+
+
+def _depth(kind: pa.DataType) -> int:
+    """Return how many lists are around each other; bytes stand for lists of words."""
+    if pa.types.is_dictionary(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _depth(kind.value_type) + (not pa.types.is_dictionary(kind))
+    return int(pa.types.is_binary(kind))
+
+
 def _elements(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.int64]]:
-    """Return the reports of all lists, and where those of each list start and how many they are."""
+    """Return the reports of all lists that are not NULL, and where those of each list start and how many they are."""
+    lists = of_octets(lists) if pa.types.is_binary(lists.type) else lists
     if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
-        raise BadCounts("these are not counts of lists of reports", "use ldp.ibu_repeated(reports, m) on a column of lists")
+        raise BadCounts("these are not counts of lists of reports", "give each user a list of reports")
     offsets = lists.offsets.to_numpy().astype(np.int64)
     reports = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
-    return reports, offsets[:-1] - offsets[0], np.diff(offsets)
+    there = np.concatenate([[0], np.cumsum(reports.is_valid().to_numpy(zero_copy_only=False))])
+    starts = there[offsets - offsets[0]]
+    return reports.drop_null() if there[-1] < len(reports) else reports, starts[:-1], np.diff(starts)
 
 
 def _check(pairs: pa.Array) -> None:
     if not pa.types.is_struct(pairs.type) or {field.name for field in pairs.type} != {"level", "report"}:
-        raise BadCounts("these are not counts of reports with their levels", "use ldp.mixed_counts(report, level)")
+        raise BadCounts("these are not counts of reports with their levels", "pass {level: level, report: report}")
 
 
 def _of_lists(pairs: pa.Array) -> bool:

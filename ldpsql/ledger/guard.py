@@ -32,7 +32,7 @@ from ldpsql.ledger.marks import marked
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import first_draw
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
-from ldpsql.registry.handles import MECHANISMS, MIXTURES, Handles
+from ldpsql.registry.handles import MECHANISMS, SOURCES, Handles
 from ldpsql.registry.tables import check_policies
 
 ChargedReports: TypeAlias = dict[tuple[Mechanism, str], NDArray[np.bytes_]]  # fingerprints by mechanism and name of the column
@@ -213,7 +213,8 @@ class Statement:
 def _drawing(handle: int, drawn: str) -> list[Mechanism]:
     """Return the mechanisms that draw with a handle."""
     if drawn == "levels":
-        return [one for one in MIXTURES.thing(handle).mechanisms if isinstance(one, Mechanism)]
+        levels = SOURCES.thing(handle)
+        return [one for one in getattr(levels, "mechanisms", (levels,)) if isinstance(one, Mechanism)]
     return [MECHANISMS.thing(handle) if handle >= 0 else _DRAWS.thing(-1 - handle)[0]]
 
 

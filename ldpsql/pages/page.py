@@ -190,7 +190,10 @@ def _mechanism_of(one: Estimate) -> CertifiedValues:
             f"a report shows the reports of one column, and these are of {CertifiedRow.over}", CertifiedRow.remedy
         )
     if not isinstance(one.of.source, CertifiedValues):
-        raise InvalidParameter("a report shows the reports of one mechanism", "estimate mixed reports in SQL, by ldp.ibu_mixed")
+        raise InvalidParameter(
+            "a report shows the reports of one mechanism",
+            "estimate mixed reports in SQL: ldp.ibu({level: level, report: report}, mechanisms)",
+        )
     return one.of.source
 
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import pyarrow as pa
 
 from ldpsql.caches import ByteCache
-from ldpsql.domains.columns import family
+from ldpsql.domains.columns import family, plain
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import pinned
 from ldpsql.domains.product import Product, of_columns
@@ -76,7 +76,7 @@ class Handles(Generic[H]):
 
 Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated | SomeColumns, Estimator]  # what an estimate needs apart from the counts
 MECHANISMS: Handles[Mechanism] = Handles()
-MIXTURES: Handles[Mixed] = Handles()
+SOURCES: Handles[Mechanism | Mixed] = Handles()
 MEASURES: Handles[tuple[Plan, Functional]] = Handles()
 MARGINS: Handles[tuple[Plan, Margin]] = Handles()
 PAIRS: Handles[tuple[Plan, Columns]] = Handles()
@@ -136,6 +136,33 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
     fields = _fields(spec)
     with names_withheld():
         return registry().mechanism(fields)
+
+
+_LEVELS = "write MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, or {'a': ldp.krr(...), 'b': ldp.oue(...)}"
+
+
+def source_number(spec: pa.Scalar) -> int:
+    """Return the handle of a mechanism, or of those of levels: a MAP from level to mechanism, or a STRUCT of them by level.
+
+    Raises:
+        InvalidSpec, UnknownName, and what the mechanisms themselves refuse: if it cannot be read; see `read_mechanism`.
+
+    """
+    levels = isinstance(spec, pa.MapScalar) or (isinstance(spec, pa.StructScalar) and "mechanism" not in spec.type.names)
+    return SOURCES.number(read_levels(spec) if levels and spec.is_valid else MECHANISMS.thing(mechanism_number(spec)))
+
+
+def read_levels(by_level: pa.Scalar) -> Mixed:
+    """Read the mechanisms of levels; see `source_number`."""
+    if isinstance(by_level, pa.MapScalar) and by_level.is_valid and len(by_level):
+        levels, mechanisms = by_level.values.field(0), [read_level(spec) for spec in by_level.values.field(1)]
+    elif isinstance(by_level, pa.StructScalar) and by_level.is_valid:
+        names = by_level.type.names
+        levels, mechanisms = pa.array(names), [read_level(by_level[name]) for name in names]
+    else:
+        raise InvalidSpec("this is not a map from levels to mechanisms", _LEVELS)
+    levels = plain(levels)
+    return Mixed(Domain(levels.dictionary_decode() if pa.types.is_dictionary(levels.type) else levels), tuple(mechanisms))
 
 
 def read_level(spec: pa.Scalar) -> Mechanism | Unperturbed:
@@ -234,11 +261,11 @@ def _plain_value(value: pa.Scalar) -> Any:
         kind = items.type.value_type if pa.types.is_dictionary(items.type) else items.type
         return items if family(kind) else value.as_py()
     try:
-        plain = value.as_py()
+        python = value.as_py()
     except (OverflowError, ValueError):  # a date or time beyond those of Python
         raise InvalidSpec("a parameter is a date or a time that cannot be read", "years 1 to 9999") from None
     # DuckDB writes the number .5 as it was typed, without a digit before the point.
-    return f"0{plain}" if isinstance(plain, str) and _UNDER_ONE.fullmatch(plain) else plain
+    return f"0{python}" if isinstance(python, str) and _UNDER_ONE.fullmatch(python) else python
 
 
 def without_inversion(source: Mechanism | ReportSource, estimator: Estimator) -> Estimator | None:

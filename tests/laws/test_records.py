@@ -153,7 +153,7 @@ def test_another_epsilon_is_refused_on_every_road_and_none_need_be_named(
         "ldp.ibu(ldp.counts(city), {})",
         "ldp.ibu(ldp.merge(counts), {}) FROM (SELECT ldp.counts(city) AS counts",
         "ldp.compare(ldp.counts(city), ldp.counts(home), {}, of := 'Lima')",
-        "ldp.ibu_repeated([city, home], {})",
+        "ldp.ibu([city, home], {})",
     ],
 )
 def test_aggregates_refuse_another_epsilon(con: DuckDBPyConnection, warehouse: Path, source: str, call: str) -> None:
@@ -171,7 +171,7 @@ def test_aggregates_take_the_recorded_mechanism(con: DuckDBPyConnection, warehou
         ("ldp.diagnose(city)", "ldp.diagnose(city, city())"),
         ("ldp.ibu(ldp.counts(city))", "ldp.ibu(city, city())"),
         ("ldp.independence({a: city, b: home})", "ldp.independence({a: city, b: home}, ldp.row({a: city(), b: city()}))"),
-        ("ldp.ibu_repeated([city, home])", "ldp.ibu_repeated([city, home], city())"),
+        ("ldp.ibu([city, home])", "ldp.ibu([city, home], city())"),
         (
             "ldp.compare(ldp.counts(city), ldp.counts(home), of := 'Lima')",
             "ldp.compare(ldp.counts(city), ldp.counts(home), city(), of := 'Lima')",
