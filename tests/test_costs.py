@@ -18,7 +18,8 @@ _WIDE = "list_transform(range(1000), lambda i: list_transform(range(1000), lambd
 REFUSED = {
     "a table of a channel": ("FROM ldp.channel(ldp.hierarchy(1, 0, 100)) LIMIT 5", "use fewer values"),
     "a table of another channel": ("FROM ldp.channel(ldp.krr(1, range(2000)))", "use fewer values"),
-    "wide sets": ("SELECT ldp.perturb(1::BIGINT, ldp.oue(.5, range(5000000))) FROM range(4000)", "use olh"),
+    "wide sets": ("SELECT ldp.perturb(1::BIGINT, ldp.oue(.5, range(2000000))) FROM range(4000)", "use olh"),
+    "wide sets of equal rows": ("FROM ldp.perturb_rows(zeros, {x: ldp.oue(.5, range(1000000))})", "use olh"),
     "chosen sets": ("SELECT ldp.perturb(1::BIGINT, ldp.subset_selection(.5, range(1000000))) FROM range(1000)", "use olh"),
     "distances": (f"SELECT ldp.describe(ldp.exponential(1, range(1000), distances := {_WIDE}))", "fewer values"),
     "probabilities": (f"SELECT ldp.describe(ldp.matrix(range(1000), {_WIDE}))", "fewer values"),
@@ -28,6 +29,7 @@ REFUSED = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_work_beyond_the_limit_is_refused_with_a_remedy(con: DuckDBPyConnection, what: str) -> None:
     statement, remedy = REFUSED[what]
+    con.execute("CREATE TABLE zeros AS SELECT 0::BIGINT AS x FROM range(400000)")
     with pytest.raises(duckdb.Error, match=rf"LDP103\] .* would take .* limit is .*\. Hint: .*{remedy}"):
         con.execute(statement).fetchall()
 

@@ -171,13 +171,13 @@ def test_a_domain_that_is_not_a_list_is_refused_by_its_type(con: DuckDBPyConnect
 @pytest.mark.parametrize("name", ["range", "generate_series"])
 def test_lengths_read_from_sql_are_those_of_duckdb(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     con = duckdb.connect()
-    monkeypatch.setattr(written, "MOST_LISTED", -1)  # every list is too long, and the message has its length
+    monkeypatch.setattr(written, "MOST_WRITTEN", -1)  # every list is too long, and the message has its length
     for numbers in chain.from_iterable(product((-3, 0, 2, 7), repeat=n) for n in (1, 2, 3)):
         call = f"{name}({', '.join(map(str, numbers))})"
         if numbers[2:] == (0,):
             continue
         ((text, length),) = con.execute(f"SELECT alias(CASE WHEN false THEN {call} END), len({call})").fetchall()
-        with pytest.raises(InvalidParameter, match=rf"a list of {length}\."):
+        with pytest.raises(InvalidParameter, match=rf"this would have {length}\."):
             written.check_written(text)
 
 

@@ -209,8 +209,12 @@ def drawn_by(names: Texts, places: TextLists, columns: _Comments, handles: Handl
     return pa.array(made, pa.bool_())
 
 
-def _drawn_by(name: str, place: list[str], columns: list[dict[str, Any]] | None, mechanism: Mechanism) -> bool:
-    comments = [(tuple(column["path"]), column["comment"]) for column in columns or []]
+def _drawn_by(
+    name: str | None, place: list[str | None] | None, columns: list[dict[str, Any] | None] | None, mechanism: Mechanism
+) -> bool:
+    if name is None or place is None or len(place) != 2 or None in place:
+        raise InvalidParameter("a table has a name, in a catalog and a schema", "call ldp.estimate, which passes them")
+    comments = [(tuple(column["path"] or ()), column["comment"]) for column in columns or [] if column]
     return compare_comments(name, place, comments, mechanism)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Annotated
 
 import pyarrow as pa
 
@@ -15,8 +16,8 @@ from ldpsql.functions import (
     HeavyHitter,
     HeavyHitters,
     Macros,
-    Options,
     Scalar,
+    Takes,
     aggregates,
     arrow_fields,
     counts_of,
@@ -31,16 +32,25 @@ from ldpsql.functions import (
     struct_type,
 )
 
+# Each of many rows may have its own options: a list in them would be read again for each.
+_Search = Annotated[
+    Column,
+    Takes(
+        "a STRUCT of text and numbers",
+        lambda kind: pa.types.is_struct(kind) and not any(pa.types.is_nested(field.type) for field in kind),
+    ),
+]
+
 
 @guarded
-def search_handle(mechanisms: Handles, options: Options) -> pa.Array:
+def search_handle(mechanisms: Handles, options: _Search) -> pa.Array:
     """Return the handle of each pair of a mechanism and the options of a search."""
     rows = zip(plain(mechanisms).to_pylist(), plain(options).to_pylist(), strict=True)
     return pa.array([_search(handle, chosen) for handle, chosen in rows], pa.int64())
 
 
-def _search(handle: int, options: dict[str, object]) -> int:
-    chosen = HeavyHitters(**{name: value for name, value in options.items() if value is not None})
+def _search(handle: int, options: dict[str, object] | None) -> int:
+    chosen = HeavyHitters(**{name: value for name, value in (options or {}).items() if value is not None})
     return SEARCHES.number((MECHANISMS.thing(handle), chosen))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,9 @@ from ldpsql.functions import (
     Handles,
     Lists,
     Macros,
-    Options,
     OutsideDomain,
     Scalar,
+    Takes,
     by_value,
     corrected,
     guarded,
@@ -28,6 +28,7 @@ from ldpsql.functions import (
     one_thread,
     plain,
     regression,
+    structs_with,
     values_of,
 )
 from ldpsql.mechanisms import Domain, Mechanism
@@ -36,6 +37,14 @@ _ROW = ("value", *FIELDS, "effective_reports")
 _ROWS = f"STRUCT(value VARCHAR, {', '.join(f'{name} DOUBLE' for name in _ROW[1:])})[]"
 _TERMS = f"STRUCT(term VARCHAR, {', '.join(f'{name} DOUBLE' for name in regression.COLUMNS[1:])})[]"
 _WEIGHTS = "STRUCT(value VARCHAR, weight DOUBLE)[]"
+
+
+def _options(*names: str) -> Takes:
+    return Takes(f"a STRUCT of {', '.join(names)}", structs_with(*names), nulls=False)
+
+
+_Asked = Annotated[Column, _options("of", "measure", "versus", "estimator", "confidence", "together")]
+_Fitted = Annotated[Column, _options("of", "family", "numbers", "interactions", "confidence")]
 
 
 def _groups(reports: pa.ListArray, *others: pa.Array) -> Iterator[tuple[Any, np.ndarray]]:
@@ -66,7 +75,7 @@ def _asked(mechanism: Mechanism, options: pa.Scalar) -> tuple[tuple[int, ...], D
 
 @guarded
 @one_thread
-def outcome(reports: Lists, rows: Lists, handles: Handles, options: Options) -> pa.Array:
+def outcome(reports: Lists, rows: Lists, handles: Handles, options: _Asked) -> pa.Array:
     """Return for each group a list of (value as text, number, error, interval, effective reports); NULL if it has no weight."""
     column, lists, parts = plain(reports), plain(rows), []
     for (handle, option), groups in _groups(column, plain(handles), plain(options)):
@@ -85,7 +94,7 @@ def outcome(reports: Lists, rows: Lists, handles: Handles, options: Options) -> 
 
 @guarded
 @one_thread
-def regressed(reports: Lists, rows: Lists, handles: Handles, options: Options) -> pa.Array:
+def regressed(reports: Lists, rows: Lists, handles: Handles, options: _Fitted) -> pa.Array:
     """Return for each group a list of (term, estimate, error, interval, p_value); NULL if it is empty."""
     column, lists = plain(reports), plain(rows)
     out: list[list[dict[str, Any]] | None] = [None] * len(reports)

@@ -93,6 +93,10 @@ def drawing_rows(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Arr
 def _drawn(values: pa.Array, places: pa.Array, counted: bool, handle: int, to_column: ToColumn) -> pa.Array:
     """Draw a report for the value at each place of a list, counted from 1; without counts, each place comes once."""
     mechanism, order = certify(drawing(handle, len(places))), places.to_numpy()
+    Cost(bytes=2 * mechanism.channel.per_report.bytes * len(order)).check(  # in the order of the rows, and in a random one
+        f"the reports of {len(order):,} rows by {mechanism.name}, held together,",
+        "use olh, whose reports are short, or ldpsql.perturb_copy, which perturbs any number of rows",
+    )
     with naming_column(handle):
         if counted:
             draw = mechanism.drawer(values)

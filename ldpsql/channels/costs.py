@@ -13,6 +13,7 @@ from ldpsql.errors import InvalidParameter
 SECONDS = 10.0  # of one processor, about, for one call
 BYTES = 2 << 30  # held at once
 VECTOR = 2048  # rows that DuckDB passes to a function at once
+HELD = 8  # vectors of reports that are held at once: two threads fill two each, and each is copied into DuckDB
 
 
 @dataclass(frozen=True)

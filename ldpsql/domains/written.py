@@ -17,14 +17,16 @@ _CONSTANTS = re.compile(r"THEN \(list_value\((.*)\)\) ELSE", re.DOTALL)
 _CONSTANT = re.compile(r"(?:CAST\()?(?:'(?:[^']|'')*'|-?[\d.]+|true|false)(?: AS \w+(?:\([\d,]+\))?\))?")
 _ONE = re.compile(rf"THEN \({_CONSTANT.pattern}\) ELSE")
 _VALUE = re.compile(r"'(?:[^']|'')*'|-?\d[\d.]*")
+MOST_WRITTEN = 1 << 22  # values of a list in a statement
 _SHORT = 10_000  # characters; equal values in longer lists are found when the mechanism is used
 
 
 def check_written(text: str) -> None:
-    """Refuse an expression that makes a list of more values than a domain may have.
+    """Refuse an expression that makes a list of more values than a statement may hold.
 
-    Only calls of ``range`` and ``generate_series`` with plain numbers are read, in the form in which DuckDB writes a bound
-    expression: it has already computed sums and products of constants.
+    DuckDB copies a list in a statement several times, as objects of 64 bytes a value, before it calls any function. Only calls of
+    ``range`` and ``generate_series`` with plain numbers are read, in the form in which DuckDB writes a bound expression: it has
+    already computed sums and products of constants.
 
     Raises:
         InvalidParameter: if one of the lists is too long.
@@ -32,7 +34,12 @@ def check_written(text: str) -> None:
     >>> check_written('"range"(CAST(1 AS BIGINT), CAST(5 AS BIGINT))')
     """
     calls = _CALL.findall(_NEITHER.sub("", text)) if "range" in text or "generate_series" in text else []
-    check_length(max((_length(numbers, with_end=bool(series)) for series, numbers in calls), default=0))
+    longest = max((_length(numbers, with_end=bool(series)) for series, numbers in calls), default=0)
+    if longest > MOST_WRITTEN:
+        raise InvalidParameter(
+            f"a list in a statement may have at most {MOST_WRITTEN:,} values, and this would have {longest:,}",
+            "declare the domain from a table with ldp.declare, group values by a prefix, or divide numbers by a step",
+        )
 
 
 def check_length(length: int) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue, Letters, Levels, Prefixes, Sets
-from ldpsql.channels.costs import VECTOR, Cost
+from ldpsql.channels.costs import HELD, VECTOR, Cost
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
@@ -126,7 +126,7 @@ class CertifiedMechanism(ABC):
 
         """
         one, together = self.channel.per_report, min(reports, VECTOR)
-        Cost((one * together).seconds, (one * reports).bytes).check(
+        Cost((one * together).seconds, one.bytes * max(reports, HELD * together)).check(
             f"drawing {reports:,} reports of {self.name}",
             "use olh, whose reports cost the same for any number of values, or fewer values or rows",
         )
@@ -228,6 +228,7 @@ class CertifiedValues(_Responding):
 
     @withheld
     def _draw_codes(self, codes: Codes, places: Codes) -> Drawn:
+        self.check_cost(len(places))
         return _by_block(lambda block: self.channel.draw(codes.take(block)), places)
 
     def _inputs(self, column: pa.Array | pa.ChunkedArray) -> Codes:
