@@ -17,7 +17,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import SourceRefused
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):///?")
+_SCHEME = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]+):///?")
 _COLLAPSED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?=[^/])")  # what pathlib makes of a URL
 _LOCAL = re.compile(r"file:(//(localhost)?)?(?=/)", re.IGNORECASE)
 _SECRETS = re.compile(r"(?<=://)[^/]*@|\?.*|#.*", re.DOTALL)

@@ -283,3 +283,16 @@ def test_counts_of_an_enum_with_labels_that_nobody_reported_merge(con: DuckDBPyC
 def test_an_epsilon_too_small_for_the_domain_is_refused_in_plain_words(epsilon: str, size: int) -> None:
     with pytest.raises(LdpError, match="too small"):
         ldpsql.certify(krr(list(range(size)), epsilon))
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["__ldp_outcome([1], NULL, {m}, {{'mechanism': NULL}})", "__ldp_outcome([1], NULL, {m}, NULL)",
+     "__ldp_regressed([1], NULL, {m}, {{'of': NULL}})", "__ldp_drawn_by(NULL, [], NULL, {m})",
+     "__ldp_search({m}, {{'kept': [[1]]}})", "__ldp_drawn_by('a', ['b', NULL], [NULL], {m})",
+     "__ldp_search({m}, {{'kept': TIMESTAMP_NS '2020-01-01 00:00:00.123456789'}})"],
+)  # fmt: skip
+def test_a_function_of_the_macros_refuses_other_options_in_one_sentence(con: DuckDBPyConnection, call: str) -> None:
+    handle = "system.main.__ldp_mechanism(ldp.krr(1, ['a', 'b']))"
+    with pytest.raises(duckdb.Error, match=r"\[LDP103\] .*\. Hint: "):
+        con.execute(f"SELECT system.main.{call.format(m=handle)}").fetchall()

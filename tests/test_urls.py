@@ -184,7 +184,8 @@ def test_messages_show_urls_without_secrets_and_say_what_to_install(con: DuckDBP
     ("given", "text", "name"),
     [("file:///a/b.csv", "/a/b.csv", "b.csv"), (Path("s3://b/c.parquet"), "s3://b/c.parquet", "c.parquet"),
      ("memory:///a.parquet", "memory://a.parquet", "a.parquet"), ("S3://B/c.csv.gz", "s3://B/c.csv.gz", "c.csv.gz"),
-     ("https://u:p@h/a.csv?sig=x", "https://u:p@h/a.csv?sig=x", "a.csv"), ("C:/a.csv", "C:/a.csv", "a.csv")],
+     ("https://u:p@h/a.csv?sig=x", "https://u:p@h/a.csv?sig=x", "a.csv"), ("C:/a.csv", "C:/a.csv", "a.csv"),
+     ("in/S3://b.csv", "in/S3://b.csv", "b.csv"), ("a" * 1_000_000, "a" * 1_000_000, "a" * 1_000_000)],
 )  # fmt: skip
 def test_a_place_is_a_path_or_a_url(given: Any, text: str, name: str) -> None:
     place = Place.of(given)

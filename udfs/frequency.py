@@ -212,10 +212,11 @@ def drawn_by(names: Texts, places: TextLists, columns: _Comments, handles: Handl
 def _drawn_by(
     name: str | None, place: list[str | None] | None, columns: list[dict[str, Any] | None] | None, mechanism: Mechanism
 ) -> bool:
-    if name is None or place is None or len(place) != 2 or None in place:
+    named = [part for part in place or [] if part is not None]
+    if name is None or len(named) != 2:
         raise InvalidParameter("a table has a name, in a catalog and a schema", "call ldp.estimate, which passes them")
     comments = [(tuple(column["path"] or ()), column["comment"]) for column in columns or [] if column]
-    return compare_comments(name, place, comments, mechanism)
+    return compare_comments(name, named, comments, mechanism)
 
 
 @guarded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
 import pyarrow as pa
 
@@ -16,8 +15,8 @@ from ldpsql.functions import (
     HeavyHitter,
     HeavyHitters,
     Macros,
+    PlainOptions,
     Scalar,
-    Takes,
     aggregates,
     arrow_fields,
     counts_of,
@@ -32,18 +31,9 @@ from ldpsql.functions import (
     struct_type,
 )
 
-# Each of many rows may have its own options: a list in them would be read again for each.
-_Search = Annotated[
-    Column,
-    Takes(
-        "a STRUCT of text and numbers",
-        lambda kind: pa.types.is_struct(kind) and not any(pa.types.is_nested(field.type) for field in kind),
-    ),
-]
-
 
 @guarded
-def search_handle(mechanisms: Handles, options: _Search) -> pa.Array:
+def search_handle(mechanisms: Handles, options: PlainOptions) -> pa.Array:
     """Return the handle of each pair of a mechanism and the options of a search."""
     rows = zip(plain(mechanisms).to_pylist(), plain(options).to_pylist(), strict=True)
     return pa.array([_search(handle, chosen) for handle, chosen in rows], pa.int64())

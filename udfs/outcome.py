@@ -50,7 +50,7 @@ _Fitted = Annotated[Column, _options("of", "family", "numbers", "interactions", 
 def _groups(reports: pa.ListArray, *others: pa.Array) -> Iterator[tuple[Any, np.ndarray]]:
     """Yield different values of the other columns, with the rows that have them and a list of reports."""
     filled = np.flatnonzero(reports.is_valid().to_numpy(zero_copy_only=False))
-    keys = [tuple(repr(column[row].as_py()) for column in others) for row in filled]
+    keys = [tuple(column[row] for column in others) for row in filled]
     for key in dict.fromkeys(keys):
         rows = filled[[one == key for one in keys]]
         yield tuple(column[rows[0]] for column in others), rows
@@ -67,7 +67,7 @@ def _asked(mechanism: Mechanism, options: pa.Scalar) -> tuple[tuple[int, ...], D
     own = corrected.columns_of(mechanism, place)[0]
     chosen = {name: options[name].as_py() for name in ("measure", "estimator", "confidence", "together")}
     versus = options["versus"]
-    at = own.locate(pa.array([versus.as_py()], versus.type))[0].as_py() if versus.is_valid else None
+    at = own.locate(pa.array([versus]))[0].as_py() if versus.is_valid else None
     if versus.is_valid and at is None:
         raise OutsideDomain("the value to compare with is not in the domain", "versus is one of the values")
     return place, own, by_value.Asked(chosen["measure"], chosen["estimator"], at, chosen["confidence"], chosen["together"])

@@ -24,9 +24,9 @@ _SHORT = 10_000  # characters; equal values in longer lists are found when the m
 def check_written(text: str) -> None:
     """Refuse an expression that makes a list of more values than a statement may hold.
 
-    DuckDB copies a list in a statement several times, as objects of 64 bytes a value, before it calls any function. Only calls of
-    ``range`` and ``generate_series`` with plain numbers are read, in the form in which DuckDB writes a bound expression: it has
-    already computed sums and products of constants.
+    DuckDB copies a list in a statement several times, as objects of 64 bytes a value, before it calls any function. Only calls
+    of ``range`` and ``generate_series`` with plain numbers are read, in the form in which DuckDB writes a bound expression: it
+    has already computed sums and products of constants.
 
     Raises:
         InvalidParameter: if one of the lists is too long.

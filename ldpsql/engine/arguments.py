@@ -71,6 +71,13 @@ Settings: TypeAlias = Annotated[pa.ChunkedArray, Takes("text, a number, or a lis
 Options: TypeAlias = Annotated[
     pa.ChunkedArray, Takes("a STRUCT of text and numbers", lambda kind: pa.types.is_struct(kind) and _is_setting(kind))
 ]
+PlainOptions: TypeAlias = Annotated[
+    pa.ChunkedArray,
+    Takes(
+        "a STRUCT of text and numbers, none of them a list",
+        lambda kind: pa.types.is_struct(kind) and not any(pa.types.is_nested(one.type) for one in kind) and _is_setting(kind),
+    ),
+]
 Structs: TypeAlias = Annotated[pa.ChunkedArray, Takes("a STRUCT", pa.types.is_struct)]
 Lists: TypeAlias = Annotated[pa.ChunkedArray, Takes("a LIST", pa.types.is_list)]
 TextLists: TypeAlias = Annotated[pa.ChunkedArray, Takes("a list of text", lists_of(_is_text))]

@@ -17,6 +17,7 @@ class ExtendedOperator(Operator):
     def __init__(self, base: Operator, at: NDArray[np.int64] | NDArray[np.int32]) -> None:
         self.base, self.at = base, at
         self.inputs, self.outputs, self.complete = len(at), base.outputs, base.complete
+        self.sampled = base.sampled
 
     @cached_property
     def key(self) -> bytes:
@@ -53,8 +54,13 @@ class ExtendedOperator(Operator):
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """Return sum_z w_z a_z a_z' over the values ``among``."""
-        at = self.at[among]
-        return self.base.curvature(w)[np.ix_(at, at)]
+        own, place = np.unique(self.at[among].astype(np.int64, copy=False), return_inverse=True)
+        return self.base.curvature(w, own)[np.ix_(place, place)]
+
+    def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
+        """Return the rough curvature of the base, for the values ``among``."""
+        own, place = np.unique(self.at[among].astype(np.int64, copy=False), return_inverse=True)
+        return self.base.rough_curvature(w, own)[np.ix_(place, place)]
 
     @cached_property
     def condition(self) -> float:
