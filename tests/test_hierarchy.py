@@ -673,7 +673,7 @@ def test_the_curvature_of_values_that_are_perturbed_alike_is_that_of_their_rows(
         assert np.allclose(curvature(w, among), Operator.curvature(extended, w, among), atol=1e-15)
 
 
-def test_a_map_of_levels_is_diagnosed_in_the_time_of_a_statement(con: DuckDBPyConnection) -> None:
+def test_a_map_of_levels_is_diagnosed_in_the_time_of_a_statement(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("CREATE TABLE cells AS SELECT (hash(i) % 4096)::BIGINT AS x FROM range(100000) t(i)")
     con.execute("CREATE TABLE seen AS FROM ldp.perturb_rows(cells, {x: ldp.grid_hierarchy(1, 64, 64)})")
     began = process_time()
