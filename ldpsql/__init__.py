@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ldpsql.bulk.batches import perturb_batches
     from ldpsql.bulk.charging import Charge
-    from ldpsql.bulk.comparing import compare_estimators, recommend
     from ldpsql.bulk.counts import Counts, Supports, merge, partial_counts, partial_supports
-    from ldpsql.bulk.foreign import rappor_shares, read
-    from ldpsql.bulk.frames import estimate, heavy_hitters, key_value, perturb
+    from ldpsql.bulk.frames import (
+        compare_estimators,
+        estimate,
+        heavy_hitters,
+        key_value,
+        rappor_shares,
+        read,
+        recommend,
+        regression,
+    )
     from ldpsql.bulk.many_groups import estimate_groups
-    from ldpsql.bulk.once import perturb_once
-    from ldpsql.bulk.regressing import regression
     from ldpsql.bulk.releases import release
-    from ldpsql.bulk.run import perturb_copy, perturb_table
+    from ldpsql.bulk.run import perturb, perturb_batches, perturb_copy, perturb_once, perturb_table
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
     from ldpsql.domains.domain import Domain, DomainField
     from ldpsql.engine.interrupting import interrupt, interruptible
@@ -51,16 +55,11 @@ __version__ = "0.1.0"
 
 # Names are loaded on first use: `ldpsql --version` needs none of them.
 _HOMES = {
-    "bulk.batches": ["perturb_batches"],
     "bulk.charging": ["Charge"],
-    "bulk.comparing": ["compare_estimators", "recommend"],
     "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "bulk.many_groups": ["estimate_groups"],
-    "bulk.once": ["perturb_once"],
-    "bulk.foreign": ["rappor_shares", "read"],
-    "bulk.regressing": ["regression"],
     "bulk.releases": ["release"],
-    "bulk.run": ["perturb_copy", "perturb_table"],
+    "bulk.run": ["perturb", "perturb_batches", "perturb_copy", "perturb_once", "perturb_table"],
     "privacy.certificate": ["Certificate"],
     "channels": ["Channel", "DenseChannel", "KeepOrSpread"],
     "domains.domain": ["Domain", "DomainField"],
@@ -73,7 +72,16 @@ _HOMES = {
     "estimators.base": ["Estimator"],
     "inference.outcome": ["Fit", "Status"],
     "mechanisms.families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
-    "bulk.frames": ["estimate", "heavy_hitters", "key_value", "perturb"],
+    "bulk.frames": [
+        "compare_estimators",
+        "estimate",
+        "heavy_hitters",
+        "key_value",
+        "rappor_shares",
+        "read",
+        "recommend",
+        "regression",
+    ],
     "hooks": ["hookimpl"],
     "engine.interrupting": ["interrupt", "interruptible"],
     "ledger": ["Ledger", "Policy"],

@@ -6,11 +6,10 @@ are stable within one `API_VERSION`.
 
 from __future__ import annotations
 
-from ldpsql.bulk.binding import columns_at, mechanism_at
-from ldpsql.bulk.columns.mechanisms import check_columns
-from ldpsql.bulk.comparing import recommend
-from ldpsql.bulk.fingerprints import check_files, compare_comments
-from ldpsql.bulk.writing.shuffling import random_arrangement, random_order, random_parts
+from ldpsql.bulk.fingerprints import check_files, columns_at, compare_comments, mechanism_at
+from ldpsql.bulk.frames import recommend
+from ldpsql.bulk.shuffling import random_arrangement, random_order, random_parts
+from ldpsql.bulk.sources import check_columns
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, finite_or_null, plain, with_nulls
 from ldpsql.domains.distinct import distinct

@@ -16,13 +16,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ldpsql.bulk import frames
-from ldpsql.bulk.batches import perturb_batches
 from ldpsql.bulk.charging import Charged
-from ldpsql.bulk.columns.mechanisms import Columns
-from ldpsql.bulk.once import perturb_once
-from ldpsql.bulk.writing.orders import Order, check_order
-from ldpsql.bulk.writing.shuffling import permutation
+from ldpsql.bulk.columns import Columns
+from ldpsql.bulk.orders import Order, check_order
+from ldpsql.bulk.run import perturb_batches, perturb_once, perturb_uncharged
+from ldpsql.bulk.shuffling import permutation
 from ldpsql.engine.identity import Identity
 from ldpsql.errors.boundary import withheld
 from ldpsql.ledger.permanent import Key
@@ -119,4 +117,4 @@ class LdpNamespace:
 
 @withheld
 def _perturbed(mechanism: Mechanism, values: pl.Series) -> pl.Series:
-    return frames.perturb_uncharged(values, mechanism)
+    return perturb_uncharged(values, mechanism)

@@ -21,9 +21,8 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Charge, perturb_batches, perturb_copy, perturb_table
-from ldpsql.bulk.reading.sources import sql_of
-from ldpsql.bulk.reading.unchanged import unchanged
-from ldpsql.bulk.writing.staging import Staging, staging_folder
+from ldpsql.bulk.sources import sql_of, unchanged
+from ldpsql.bulk.staging import Staging, staging_folder
 from ldpsql.cli.perturb import perturb as perturb_command
 from ldpsql.errors import (
     DestinationExists,
@@ -458,7 +457,7 @@ def test_a_resumed_run_draws_only_what_is_missing_and_is_charged_once(
 
 
 def test_a_large_file_is_resumed_by_its_row_groups(db: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ldpsql.bulk.reading.files.PART_ROWS", 20_000)
+    monkeypatch.setattr("ldpsql.bulk.sources.PART_ROWS", 20_000)
     db.execute("COPY (SELECT *, [day] AS days FROM people) TO 'in.parquet' (ROW_GROUP_SIZE 10_240)")
     for keep in ("day", "days"):  # a list is read by DuckDB, not by Arrow
         with pytest.raises(KeyboardInterrupt):
@@ -667,8 +666,8 @@ def test_the_hint_of_a_full_disk_asks_about_a_table_only_if_there_is_one(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ldpsql.bulk.writing.forms.Form.write", full)
-    monkeypatch.setattr("ldpsql.bulk.writing.orders.write_table", full)
+    monkeypatch.setattr("ldpsql.bulk.sinks.Form.write", full)
+    monkeypatch.setattr("ldpsql.bulk.orders.write_table", full)
     with pytest.raises(DestinationRefused) as of_file:
         ldpsql.perturb_copy(db, "people", "out.parquet", {"city": CITY})
     with pytest.raises(DestinationRefused) as of_table:

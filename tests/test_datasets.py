@@ -16,8 +16,8 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Charge, perturb_copy, perturb_table, privic
 from ldpsql.bulk.charging import charged as charged_before
-from ldpsql.bulk.writing.orders import Drawing
-from ldpsql.bulk.writing.staging import Staging
+from ldpsql.bulk.orders import Drawing
+from ldpsql.bulk.staging import Staging
 from ldpsql.engine.identity import UNIDENTIFIED, alike, identity_of
 from ldpsql.errors import (
     BudgetExceeded,
@@ -632,7 +632,7 @@ def test_a_run_killed_while_it_tidies_up_is_not_drawn_again(
 
 def test_the_state_of_a_run_goes_before_its_parts(con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("ldpsql.bulk.writing.staging.delete", killed)
+        patch.setattr("ldpsql.bulk.staging.delete", killed)
         with pytest.raises(KeyboardInterrupt):
             perturb_copy(con, "people", "out.parquet", COLUMNS)
     assert [path.name for path in Path(".out.parquet.ldpsql").glob("*.json")] == []

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import ldpsql
-from ldpsql.bulk.columns.kept import kept, kept_type
+from ldpsql.bulk.columns import kept, kept_type
 
 KRR = "krr(1, ['a', 'b'])"
 HIDDEN = "HGFEDCBA"

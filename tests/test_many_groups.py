@@ -36,7 +36,7 @@ def rows(con: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
 def test_groups_in_steps_are_the_groups_of_one_statement(
     reports: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, at_once: int, estimator: str
 ) -> None:
-    monkeypatch.setattr("ldpsql.bulk.groups.cells.CELLS_AT_ONCE", at_once)
+    monkeypatch.setattr("ldpsql.bulk.many_groups.CELLS_AT_ONCE", at_once)
     monkeypatch.setattr("ldpsql.bulk.many_groups.ROWS_AT_ONCE", at_once)
     options: dict[str, Any] = {"report": "city", "keys": ["the day", "kind"], "mechanism": CITY, "estimator": estimator}
     assert ldpsql.estimate_groups(reports, "reports", "found", **options) == 499 * 3  # NULL is a kind; day 0 has no report
@@ -49,7 +49,7 @@ def test_groups_in_steps_are_the_groups_of_one_statement(
 
 @pytest.mark.parametrize("key", ["step", "N", "report"])
 def test_a_key_may_have_any_name(reports: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
-    monkeypatch.setattr("ldpsql.bulk.groups.cells.CELLS_AT_ONCE", 5)
+    monkeypatch.setattr("ldpsql.bulk.many_groups.CELLS_AT_ONCE", 5)
     reports.execute(f'CREATE TABLE named AS SELECT "the day" % 5 AS "{key}", city FROM reports')
     expected = rows(reports, 'SELECT "the day" % 5, count(city) FROM reports GROUP BY ALL')
     assert ldpsql.estimate_groups(reports, "named", "found", report="city", keys=[key], mechanism=CITY) == 5
@@ -155,8 +155,8 @@ def test_arguments_in_another_order_are_explained(reports: DuckDBPyConnection) -
 
 KILLED = """
 import os, signal, sys
-import ldpsql, ldpsql.bulk.groups.cells, ldpsql.bulk.many_groups
-ldpsql.bulk.groups.cells.CELLS_AT_ONCE = ldpsql.bulk.many_groups.ROWS_AT_ONCE = 40
+import ldpsql, ldpsql.bulk.many_groups, ldpsql.bulk.many_groups
+ldpsql.bulk.many_groups.CELLS_AT_ONCE = ldpsql.bulk.many_groups.ROWS_AT_ONCE = 40
 def progress(done, groups):
     if done >= 20:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -254,7 +254,7 @@ def test_a_run_over_no_reports_goes_on_after_it_was_stopped(tmp_path: Path) -> N
 
     with ldpsql.connect(str(tmp_path / "warehouse.duckdb")) as con, pytest.MonkeyPatch.context() as patch:
         con.execute(DAYS.format(1) + "; DELETE FROM reports")
-        patch.setattr("ldpsql.bulk.groups.runs.GroupRun.publish", stop)
+        patch.setattr("ldpsql.bulk.many_groups.GroupRun.publish", stop)
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 ldpsql.estimate_groups(con, "reports", "found", resume=True, **OPTIONS)
@@ -264,7 +264,7 @@ def test_a_run_over_no_reports_goes_on_after_it_was_stopped(tmp_path: Path) -> N
 
 
 def test_the_order_of_rows_does_not_depend_on_settings(reports: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ldpsql.bulk.groups.cells.CELLS_AT_ONCE", 100)
+    monkeypatch.setattr("ldpsql.bulk.many_groups.CELLS_AT_ONCE", 100)
     reports.execute("SET preserve_insertion_order = false")
     assert ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=["the day", "kind"], mechanism=CITY) == 1497
 

@@ -13,8 +13,8 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Charge, Key, certify
-from ldpsql.bulk.permanent import Ahead, Permanent
-from ldpsql.bulk.writing.staging import Staging
+from ldpsql.bulk.columns import Ahead, Permanent
+from ldpsql.bulk.staging import Staging
 from ldpsql.cli.perturb import perturb
 from ldpsql.errors import BudgetExceeded, InvalidParameter, KeyUnusable, SourceRefused, UnfinishedRun, WrongType
 from ldpsql.functions import registry

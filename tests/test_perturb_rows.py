@@ -16,7 +16,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.bulk.writing import shuffling
+from ldpsql.bulk import shuffling
 from ldpsql.functions import random_arrangement, random_order, random_parts
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.quoting import text_literal

@@ -162,13 +162,13 @@ def test_two_steps_are_the_table_function(counted: DuckDBPyConnection, call: str
 
 
 def test_a_table_of_many_groups_is_the_table_function(counted: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ldpsql.bulk.groups.learning.CELLS_AT_ONCE", 50)
+    monkeypatch.setattr("ldpsql.bulk.many_groups.CELLS_AT_ONCE", 50)
     options: dict[str, Any] = {"report": "city", "keys": ["day"], "mechanism": "krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv'])"}
     assert ldpsql.estimate_groups(counted, "seen", "estimates", estimator=PLAIN, **options) == 40
     found = counted.execute("SELECT * EXCLUDE (day, value, n) FROM estimates ORDER BY day, value").fetchnumpy()
     expected = counted.execute(f"SELECT * EXCLUDE (day, value) FROM ({BY}) ORDER BY day, value").fetchnumpy()
     assert all(np.allclose(found[name], expected[name], rtol=0, atol=1e-12) for name in expected)
-    monkeypatch.setattr("ldpsql.bulk.groups.learning.GROUPS_SEEN", 10)
+    monkeypatch.setattr("ldpsql.bulk.many_groups.GROUPS_SEEN", 10)
     assert ldpsql.estimate_groups(counted, "seen", "estimates", estimator=PLAIN, replace=True, **options) == 40
 
 

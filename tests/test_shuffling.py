@@ -21,9 +21,9 @@ from scipy.stats import chi2
 
 import ldpsql.polars  # noqa: F401  # adds a namespace to frames
 from ldpsql import perturb_copy, perturb_table
-from ldpsql.bulk.writing.forms import Form
-from ldpsql.bulk.writing.orders import Order
-from ldpsql.bulk.writing.shuffling import Scattered, permutation, scatter, sizes
+from ldpsql.bulk.orders import Order
+from ldpsql.bulk.shuffling import Scattered, permutation, scatter, sizes
+from ldpsql.bulk.sinks import Form
 from ldpsql.channels import Weights
 from ldpsql.channels.randomness import random_words
 from ldpsql.errors import InvalidParameter, SourceRefused
@@ -112,7 +112,7 @@ def shuffled(values: list[int], buckets: int) -> tuple[int, ...]:
 @pytest.mark.parametrize("settings", [{}, {"BUCKET_ROWS": 1}, {"BUCKET_BYTES": 8}, {"BLOCK_ROWS": 1}])
 def test_scattered_rows_come_in_all_orders_equally_likely(monkeypatch: pytest.MonkeyPatch, settings: dict[str, int]) -> None:
     for name, value in settings.items():
-        monkeypatch.setattr(f"ldpsql.bulk.writing.shuffling.{name}", value)
+        monkeypatch.setattr(f"ldpsql.bulk.shuffling.{name}", value)
     assert equally_likely(Counter(shuffled([1, 2, 3], 4) for _ in range(300)), 6)
 
 
@@ -133,8 +133,8 @@ def reports_in(db: DuckDBPyConnection, out: str) -> list[str]:
 def test_where_a_report_stands_says_nothing_about_its_value(
     db: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, source: str, out: str
 ) -> None:
-    monkeypatch.setattr("ldpsql.bulk.writing.orders.FILE_BYTES", 100_000)
-    monkeypatch.setattr("ldpsql.bulk.writing.shuffling.BUCKET_ROWS", 1_000)
+    monkeypatch.setattr("ldpsql.bulk.orders.FILE_BYTES", 100_000)
+    monkeypatch.setattr("ldpsql.bulk.shuffling.BUCKET_ROWS", 1_000)
     perturb_copy(db, source, out, {"city": CITY}, keep=["id"])
     assert len(reports_in(db, out)) == ROWS
     assert says_nothing(reports_in(db, out))
@@ -237,8 +237,8 @@ def test_an_order_must_be_one_that_there_is(db: DuckDBPyConnection) -> None:
 def test_a_run_that_ends_while_it_is_shuffled_draws_nothing_again(
     db: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ldpsql.bulk.writing.orders.FILE_BYTES", 100_000)
-    monkeypatch.setattr("ldpsql.bulk.writing.shuffling.BUCKET_ROWS", 1_000)
+    monkeypatch.setattr("ldpsql.bulk.orders.FILE_BYTES", 100_000)
+    monkeypatch.setattr("ldpsql.bulk.shuffling.BUCKET_ROWS", 1_000)
     write = Form.write
     written: list[str] = []
 

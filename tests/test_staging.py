@@ -15,7 +15,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from ldpsql import Charge, perturb_copy
-from ldpsql.bulk.writing.staging import Staging, staging_folder
+from ldpsql.bulk.staging import Staging, staging_folder
 from ldpsql.errors import DestinationRefused, UnfinishedRun
 from ldpsql.ledger import Ledger, Policy
 
@@ -165,7 +165,7 @@ sys.modules["fcntl"], sys.platform, os.O_TEMPORARY = None, "win32", 0
 import ldpsql.system
 sys.platform = "linux"
 import ldpsql
-from ldpsql.bulk.writing.staging import Staging, staging_folder
+from ldpsql.bulk.staging import Staging, staging_folder
 from pathlib import Path
 
 con = duckdb.connect()

@@ -16,7 +16,7 @@ import pytest
 import ldpsql
 import ldpsql.polars
 from ldpsql import Charge
-from ldpsql.bulk.frames import Frame
+from ldpsql.bulk.sources import Frame
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LedgerMissing, UnchargedReports, UnknownName, WrongType
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.uncharged import first_draw, warn_once

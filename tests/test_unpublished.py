@@ -177,7 +177,7 @@ def test_a_table_that_cannot_be_committed_charges_nobody(
 ) -> None:
     charge = Charge(ledger, "people", user="id")
     with duckdb.connect(str(tmp_path / "wh.duckdb")) as con:
-        monkeypatch.setattr("ldpsql.bulk.writing.tables.table_of", lambda *_: 1 / 0)  # in the transaction, after the draw
+        monkeypatch.setattr("ldpsql.bulk.sinks.table_of", lambda *_: 1 / 0)  # in the transaction, after the draw
         with pytest.raises(LdpError):
             into_table(con, charge, PEOPLE, tmp_path)
         monkeypatch.undo()

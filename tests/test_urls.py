@@ -17,7 +17,7 @@ from duckdb import DuckDBPyConnection
 from moto.server import ThreadedMotoServer
 
 import ldpsql
-from ldpsql.bulk.writing.upload import staged_at
+from ldpsql.bulk.staging import staged_at
 from ldpsql.errors import DestinationExists, DestinationRefused, LdpError, OtherMechanism, SourceRefused
 from ldpsql.places import Place
 from tests.commands import run
@@ -137,8 +137,8 @@ def test_a_url_is_charged_under_its_name_without_secrets(base: str, con: DuckDBP
 
 PROGRAM = """
 import os, signal, sys, duckdb, ldpsql
-from ldpsql.bulk.writing.staging import Staging
-from ldpsql.bulk.writing.upload import Upload
+from ldpsql.bulk.staging import Staging
+from ldpsql.bulk.staging import Upload
 when, source, out, resume = sys.argv[1:]
 def kill(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)

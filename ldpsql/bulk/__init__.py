@@ -1,24 +1,16 @@
 """Perturb and count files, tables and streams of any size in record batches, and publish them whole or not at all.
 
 What users call:
-    run             `perturb_copy` and `perturb_table`; `prepared` checks a run before it is charged
-    batches         `perturb_batches`
-    frames          `perturb` and `estimate` of columns of any Python library
-    once            `perturb_once`: permanent reports
+    run             everything named `perturb`: what is opened and checked, then charged, drawn and published
     releases        `release`: reports that SQL draws
+    frames          `estimate` and its relatives in Python, comparisons, regressions, and reports of other libraries
     counts          `partial_counts`, `merge`
     many_groups     `estimate_groups`
-    comparing       `compare_estimators`, `recommend`
-    regressing      `regression` on perturbed columns
-    foreign         `read`, `rappor_shares`: reports of other libraries
-What they are made of, one after the other:
-    reading/        sources: files, tables, streams, and the parts into which they are cut
-    columns/        which columns are perturbed, by which mechanism, and kept
-    charging        the charge of a run; `in_memory`, and for permanent reports `permanent` and `reported`; `settling` of those
-                    that were not published
-    writing/        files and tables of reports in random order, published by renaming
-    fingerprints    the mechanism that drew a column, next to the reports; `recording` by a statement of SQL
-    binding         what a statement of SQL names: the recorded mechanism of a column, and columns
-    groups/         counts and estimates of very many groups
-    meter           the progress
+A run, from top to bottom:
+    sources         files, tables, frames and streams, cut into parts
+    columns         perturbed by a mechanism, afresh or permanently, or kept
+    charging        the charge of a run, before the first draw
+    orders          the rows in random order, by `shuffling`, or in that of the source
+    sinks           files and tables; `staging`, the folder from which files are published by renaming
+    fingerprints    the mechanism that drew a column, next to its reports
 """

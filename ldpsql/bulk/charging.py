@@ -1,34 +1,50 @@
-"""Charge a ledger for a run, before the first draw."""
+"""The charge of a run, before the first draw; and of permanent reports, once for each value of a person."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.columns.projection import Projection
-from ldpsql.bulk.meter import Meter
-from ldpsql.bulk.reading.parts import Part, Source
-from ldpsql.bulk.reported import charge_reports
-from ldpsql.bulk.writing.tables import written_tokens
-from ldpsql.engine.identity import Identity, identity_of
+from ldpsql.bulk.columns import Ahead, Permanent, Projection, drawn
+from ldpsql.bulk.orders import Meter
+from ldpsql.bulk.sinks import database_of, written_tokens
+from ldpsql.bulk.sources import Part, Source
+from ldpsql.bulk.staging import staging_folder
+from ldpsql.domains.arrays import is_pandas_frame
+from ldpsql.engine.identity import Identity, identity_of, parts
 from ldpsql.engine.interrupting import cursor_of, until_stopped
-from ldpsql.errors import DestinationExists, InvalidParameter, LdpError, LedgerMissing, NotReleased, UnfinishedRun
-from ldpsql.ledger.configured import configured_ledger
-from ldpsql.ledger.guard import ledgers_of
+from ldpsql.errors import (
+    DestinationExists,
+    InvalidParameter,
+    KeyUnusable,
+    LdpError,
+    LedgerMissing,
+    NotReleased,
+    UnfinishedRun,
+    UnknownRelease,
+)
+from ldpsql.ledger import Ledger, Release
+from ldpsql.ledger.configured import configured_key, configured_ledger
+from ldpsql.ledger.digests import DIGEST
+from ldpsql.ledger.guard import keys_of, ledgers_of
+from ldpsql.ledger.permanent import Key
+from ldpsql.ledger.permanent_charges import Reported, charge_columns_once
 from ldpsql.ledger.policy import ROW
 from ldpsql.ledger.uncharged import uncharged
+from ldpsql.ledger.unpublished import Unpublished
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism
 from ldpsql.mechanisms.shuffled import shuffled as central_of
-
-if TYPE_CHECKING:
-    from ldpsql.ledger import Ledger, Release
-    from ldpsql.mechanisms.base import Mechanism
 
 
 @dataclass(frozen=True)
@@ -282,3 +298,228 @@ def _whose(con: DuckDBPyConnection, charge: Charge, source: Source) -> Identity:
     with cursor_of(con) as cursor:
         named = identity_of(cursor, charge.dataset)
         return source.whose(cursor, charge.ledger.policy.privacy_unit == ROW).called(named)
+
+
+def is_permanent(*, permanent: bool, key: object, user: object) -> bool:
+    """Return whether the arguments of a run ask for permanent reports.
+
+    Raises:
+        InvalidParameter: if there is a key or a column of user ids without them.
+
+    """
+    if not permanent and not (key is None and user is None):
+        raise InvalidParameter("a key and a column of user ids are for permanent reports", "permanent=True")
+    return permanent
+
+
+def permanent_of(
+    key: Key | str | Path | None,
+    user: str | None,
+    charge: Charge | None,
+    con: DuckDBPyConnection | None = None,
+) -> Permanent:
+    """Return the permanent reports of a run from its arguments.
+
+    Args:
+        key: the key or the path of its file; by default that of a connection with a ledger, else that of the settings.
+        user: the column of user ids; by default that of the charge.
+        charge: the charge of the run.
+        con: the connection of the run, if it has one.
+
+    Raises:
+        KeyUnusable: if there is no key, or it cannot be used.
+        InvalidParameter: if there is no column of user ids, or the charge is by other people, or for a part of the data.
+
+    """
+    chosen = _default_key(con) if key is None else opened(key)
+    unit = None if charge is None else charge.user or charge.ledger.policy.privacy_unit
+    user = unit if user is None else user
+    if not isinstance(user, str) or user == ROW:
+        raise InvalidParameter("permanent reports need the column of user ids", "user='id'")
+    if charge is not None and charge.user not in (None, user):
+        raise InvalidParameter("permanent reports are charged to the people who give them", "name the same column of user ids")
+    if charge is not None and charge.part:
+        raise InvalidParameter("permanent reports are charged once, over all parts of the data", "leave out part")
+    return Permanent(chosen, user, ahead=Ahead())
+
+
+def opened(key: object) -> Key:
+    """Return a key, read if it is the path of a file.
+
+    Raises:
+        KeyUnusable: if the file cannot be used.
+        InvalidParameter: if it is neither a key nor a path.
+
+    """
+    chosen = Key.read(key) if isinstance(key, str | Path) else key
+    if not isinstance(chosen, Key):
+        raise InvalidParameter("a key must be a path or an opened key", "Key.read(path)")
+    return chosen
+
+
+def _default_key(con: DuckDBPyConnection | None) -> Key:
+    keys = [] if con is None else keys_of(con)
+    key = keys[0] if len(keys) == 1 else configured_key()
+    if key is None:
+        raise KeyUnusable(
+            "there is no key for permanent reports", "pass key='people.key', or write key in [ledger] of ldpsql.toml"
+        )
+    return key
+
+
+def charge_reports(
+    ledger: Ledger, dataset: str | Identity, projection: Projection, batches: Iterable[pa.RecordBatch], destination: str
+) -> list[Release]:
+    """Charge for the permanent reports of batches, and let the projection draw no others.
+
+    Returns:
+        the release of each column; none if there are no rows.
+
+    Raises:
+        BudgetExceeded: if somebody's budget would be exceeded; then nothing is charged.
+
+    """
+    reported = reported_in(projection, batches)
+    if projection.permanent is None:
+        return []
+    nothing = np.array([], dtype=DIGEST)
+    charged = {name: reported[name].fingerprints if name in reported else nothing for name in projection.mechanisms}
+    projection.permanent.charged.update(charged)
+    if not reported:
+        return []
+    return charge_columns_once(ledger, dataset, reported, destination)
+
+
+def reported_in(projection: Projection, batches: Iterable[pa.RecordBatch]) -> dict[str, Reported]:
+    """Return the permanent reports of each column of batches; nothing if there are no rows."""
+    seen: dict[str, list[Reported]] = {name: [] for name in projection.mechanisms}
+    permanent = projection.permanent
+    for batch in batches:
+        if permanent is not None and batch.num_rows:
+            for name, certified in projection.mechanisms.items():
+                seen[name].append(_distinct(batch, name, certified, permanent))
+    return {name: _together(parts) for name, parts in seen.items() if parts}
+
+
+def _distinct(batch: pa.RecordBatch, name: str, certified: CertifiedMechanism, permanent: Permanent) -> Reported:
+    """Return the permanent reports of a column of a batch."""
+    people = permanent.people(batch)
+    each = drawn(certified, batch.column(name), name, lambda one, values: permanent.fingerprints(one, values, people, name))
+    return Reported.of(certified, each, people)
+
+
+def _together(parts: list[Reported]) -> Reported:
+    if len(parts) == 1:
+        return parts[0]
+    fingerprints = np.concatenate([part.fingerprints for part in parts])
+    return Reported.of(parts[0].certified, fingerprints, pa.concat_arrays([part.people for part in parts]))
+
+
+# Reports that stay in memory: no file or table holds them, so the ledger charges whenever they are drawn.
+
+
+DESTINATION = "memory"
+_KEY = "ldpsql.release"
+_UNCHARGED = "uncharged"
+
+
+def is_held(frame: Any) -> bool:
+    """Return whether all rows of a frame are in memory, so that their users can be read before the values."""
+    return isinstance(frame, pa.Table | pl.DataFrame) or is_pandas_frame(frame)
+
+
+class Charging:
+    """The charge of a stream: one for all of its rows, or, if the users are not known before, one for those of each batch."""
+
+    def __init__(self, charge: Charge | None, columns: Mapping[str, Mechanism]) -> None:
+        self._charge, self._columns = charge, columns
+        self._release: Release | None = None
+        self.user = charge.user if charge else None
+
+    def whole(self, users: pa.ChunkedArray | None = None, rows: int | None = None) -> None:
+        """Charge for all rows before the first one is drawn; without users, each row is a person."""
+        if self._charge is not None and rows != 0:
+            self._release = self._charge.always(self._columns, DESTINATION, users, rows)
+
+    @property
+    def by_batch(self) -> bool:
+        """Whether each batch is charged before it is drawn."""
+        return self._charge is not None and self._release is None and self.user is not None
+
+    @contextmanager
+    def drawing(self, batch: pa.RecordBatch) -> Iterator[None]:
+        """Charge the users of a batch, unless all rows are charged already, and then run the block, which draws it."""
+        release = None
+        if self._charge is not None and self.by_batch and batch.num_rows:
+            release = self._charge.always(self._columns, DESTINATION, batch.column(self.user))
+        yield
+        self._publish(release)
+
+    def end(self) -> None:
+        """Record that all rows were drawn."""
+        self._publish(self._release)
+
+    def _publish(self, release: Release | None) -> None:
+        if release is not None and self._charge is not None:
+            self._charge.ledger.publish(release)
+
+    def metadata(self, *, uncharged: bool) -> dict[str, str]:
+        """Return the metadata of a schema that record the release of its reports, or that a ledger was not charged."""
+        if self._release is not None:
+            return {_KEY: self._release.token}
+        return {_KEY: _UNCHARGED} if uncharged else {}
+
+
+PUBLISHED = "published: its reports are in a table"
+RETURNED = "given back: nobody has seen its reports"
+UNFINISHED = "left as it is: its run can go on, with ldpsql perturb --resume"
+PERMANENT = "left as it is: permanent reports cost nothing again, so repeat the run"
+ELSEWHERE = "left as it is: its reports may be at its destination; name that database, or the release with --release"
+IN_DOUBT = "left as it is: its reports were not found; if nobody can have seen them, add --unseen"
+
+
+def settle(
+    ledger: Ledger, con: DuckDBPyConnection, named: Collection[str] = (), *, unseen: bool = False
+) -> Iterator[tuple[Unpublished, str]]:
+    """Settle unpublished releases, and yield each with its outcome.
+
+    Args:
+        ledger: the ledger.
+        con: the database that they wrote tables into.
+        named: the tokens of the releases to settle; all if none are named.
+        unseen: nobody can have seen the reports of releases into this database that are not in a table of it, or of those that
+            are named.
+
+    Raises:
+        UnknownRelease: if a token is not that of an unpublished release.
+
+    """
+    releases = ledger.unpublished()
+    if set(named) - {release.release for release in releases}:
+        raise UnknownRelease("there is no such unpublished release", "ldpsql budget unpublished lists them")
+    tokens, database = written_tokens(con), database_of(con)
+    for release in releases:
+        if not named or release.release in named:
+            yield release, _settled(ledger, release, tokens, database, unseen=unseen, named=bool(named))
+
+
+def _settled(ledger: Ledger, release: Unpublished, tokens: set[str], database: str, *, unseen: bool, named: bool) -> str:
+    if release.release in tokens:
+        ledger.publish(ledger.release_of(release.release))
+        return PUBLISHED
+    if not release.returnable:
+        return PERMANENT
+    if (staging_folder(Path(release.destination)) / "state.json").exists():
+        return UNFINISHED
+    if release.drawn and not (named or _is_in(release.destination, database)):
+        return ELSEWHERE
+    if release.drawn and not unseen:
+        return IN_DOUBT
+    ledger.give_back(release.release, unseen=unseen)
+    return RETURNED
+
+
+def _is_in(destination: str, database: str) -> bool:
+    """Whether a destination is a table of a database: of its file, or qualified by its name as dbt does."""
+    named = destination.startswith(f"{database} ") or parts(destination)[0] == Path(database).stem.casefold()
+    return bool(database) and named

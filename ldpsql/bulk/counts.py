@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.bulk.columns.mechanisms import check_columns
 from ldpsql.bulk.fingerprints import of_frame
-from ldpsql.bulk.reading.streams import batches_of, stream
+from ldpsql.bulk.sources import batches_of, check_columns, stream
 from ldpsql.channels import SetChannel
 from ldpsql.domains.columns import plain
 from ldpsql.domains.distinct import taken

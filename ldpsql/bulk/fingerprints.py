@@ -1,4 +1,4 @@
-"""Read and write fingerprints in tables of DuckDB and in files."""
+"""The mechanism that drew a column, recorded next to the reports in tables of DuckDB and in files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
-from ldpsql.bulk.reading.files import files_of, format_of
-from ldpsql.bulk.reading.sources import source_of
-from ldpsql.bulk.writing.tables import write_token
+from ldpsql.bulk.sinks import write_token
+from ldpsql.bulk.sources import files_of, format_of, source_of
 from ldpsql.domains.arrays import is_pandas_frame, type_of_column
+from ldpsql.engine.connections import CONNECTIONS
 from ldpsql.engine.identity import parts, table_of
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import OtherMechanism, SourceRefused
@@ -44,12 +44,6 @@ from ldpsql.sql.named import mechanism_of
 _COMMENTS = """
 SELECT comment FROM duckdb_columns() WHERE lower(column_name) = lower({column}) AND lower(table_name) = {table}
 AND lower(schema_name) = {schema} AND lower(database_name) = {database}"""
-
-
-def copy_options(schema: pa.Schema) -> list[str]:
-    """Return the options of a COPY that put the metadata of a schema into Parquet files."""
-    pairs = [f"{text_literal(key.decode())}: {text_literal(text.decode())}" for key, text in (schema.metadata or {}).items()]
-    return [f"KV_METADATA {{{', '.join(pairs)}}}"] if pairs else []
 
 
 class Marking:
@@ -295,3 +289,35 @@ def compare(fingerprints: Fingerprints | None, mechanism: Mechanism) -> None:
     check_agreement(fingerprints or NONE, mechanism)
     if fingerprints is not None and not fingerprints:
         warn_unmarked()
+
+
+def mechanism_at(catalog: int, search_path: str, reports: str, column: str) -> Mechanism:
+    """Return the mechanism that drew a column of reports, as it is recorded next to them.
+
+    A statement is being bound when SQL asks for it, so another connection to the same database looks it up. It sees neither
+    temporary tables nor what the statement's own transaction has not committed.
+
+    Args:
+        catalog: the number of the catalog of ldpsql.
+        search_path: the setting of the statement's connection.
+        reports: a table, a view, a file or a pattern, as `query_table` takes it.
+        column: the column of the reports.
+
+    Raises:
+        MechanismUnrecorded: if none is recorded there.
+        OtherMechanism: if several mechanisms drew the reports.
+
+    """
+    with CONNECTIONS.cursor_at(catalog, search_path) as cursor:
+        return recorded(of_source(cursor, reports, column))
+
+
+def columns_at(catalog: int, search_path: str, reports: str) -> frozenset[str]:
+    """Return the names of the columns of a table, a view or files, in lowercase, as `mechanism_at` sees them.
+
+    The set is empty if it does not see the table.
+    """
+    with CONNECTIONS.cursor_at(catalog, search_path) as cursor, suppress(duckdb.Error):
+        described = cursor.execute(f"FROM query_table({text_literal(reports)}) LIMIT 0").description or []
+        return frozenset(name.lower() for name, *_ in described)
+    return frozenset()

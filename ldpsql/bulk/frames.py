@@ -1,112 +1,64 @@
-"""Perturb and estimate columns in Python: lists, Arrow and NumPy arrays, Polars and pandas series and frames."""
+"""Estimates from Python: of lists, arrays, series, frames and files; comparisons, regressions and foreign reports."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import Any, overload
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
+from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.charging import Charge, Charged, charge_of
-from ldpsql.bulk.columns.mechanisms import drawn_apart, row_of, row_part
-from ldpsql.bulk.columns.projection import drawn
+from ldpsql.bulk.columns import drawn_apart, row_of, row_part
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
-from ldpsql.bulk.in_memory import Charging
-from ldpsql.bulk.reading.sources import source_of
-from ldpsql.bulk.reading.streams import batches_of, stream
-from ldpsql.domains.arrays import column_of, is_frame, is_pandas_series, like_series, type_of_column
-from ldpsql.domains.columns import plain
-from ldpsql.engine.functions import arrow_fields
-from ldpsql.engine.identity import Identity
+from ldpsql.bulk.sources import Column, Frame, batches_of, source_of, sql_of, stream
+from ldpsql.domains.arrays import (
+    column_of,
+    is_frame,
+    is_pandas_frame,
+    is_pandas_series,
+    like_series,
+    pandas_names,
+    type_of_column,
+)
+from ldpsql.domains.columns import plain, with_nulls
+from ldpsql.engine.functions import arrow_fields, struct_text
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
+from ldpsql.estimates.asked import Asked, Question
+from ldpsql.estimates.bootstrap import RUNS, Metric, MetricName, SimulatedError, Simulation, simulated_errors
+from ldpsql.estimates.conditions import column_place, values_of
 from ldpsql.estimates.estimate import Estimate, estimate_likelihood
+from ldpsql.estimates.example import example_of
 from ldpsql.estimates.fitting import estimator_of_top
+from ldpsql.estimates.questions import Candidate, Estimators, answers_to
+from ldpsql.estimates.rappor_files import Rows, collection_shares
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import column_likelihood, counted_likelihood
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.foreign import Format, read_foreign
 from ldpsql.mechanisms.key_value import KeyValueMechanism
-from ldpsql.names import IBU, INV
+from ldpsql.names import EMS, IBU, INV
+from ldpsql.outcomes.moments import Moments, RawRows, sums_sql
+from ldpsql.outcomes.regression import Design, Regression, check_family, linear, logistic
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
 from ldpsql.places import Place
+from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.agreement import Fingerprints, check_agreement, of_type
 from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
-from ldpsql.registry.tables import check_policies
 from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, strings_of
 from ldpsql.strings.hitters import heavy_hitters as search_groups
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from duckdb import DuckDBPyRelation
-
-Frame: TypeAlias = "pl.DataFrame | pl.LazyFrame | pd.DataFrame | pa.Table | pa.RecordBatchReader | DuckDBPyRelation"
-Column: TypeAlias = "pa.Array | pa.ChunkedArray | pl.Series | pd.Series | pd.Index | np.ndarray[Any, Any] | Sequence[Any]"
-
-
-@overload
-def perturb(column: pl.Series, mechanism: Mechanism | str, *, charge: Charged = None) -> pl.Series: ...
-@overload
-def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = None) -> Any: ...
-@withheld
-def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = None) -> Any:
-    """Draw one report for each value of a column.
-
-    Args:
-        column: a list, an Arrow or NumPy array, a Polars or pandas series. NaN of pandas and NumPy is NULL.
-        mechanism: the mechanism that draws the reports.
-        charge: the ledger that is charged before they are drawn, each row as a person; or the name of the people, for the
-            ledger of ``ldpsql.toml``. If the ledger charges by user, pass a frame to `perturb_batches`.
-
-    Returns:
-        A Polars series for a Polars series, a pandas series with the same index for a pandas series, else an Arrow array.
-
-    Raises:
-        MissingValue, OutsideDomain, WrongType: if a value cannot be perturbed; then no value is perturbed.
-        BudgetExceeded: if the budget would be exceeded; then no value is perturbed.
-
-    Warns:
-        UnchargedReports: once, if ``ldpsql.toml`` names a ledger and there is no charge.
-
-    """
-    certified, name = certify(registry().mechanism(mechanism)), getattr(column, "name", None)
-    charged, drawn_by = _by_row(charge_of(charge)), {name if isinstance(name, str) else "": certified.mechanism}
-    check_policies(Identity.named(charged.dataset) if charged else Identity("", ()), drawn_by)
-    charging = Charging(charged, drawn_by)
-    values = column_of(column)
-    drawn(certified, values[:0] if charged is None else values, name, CertifiedMechanism.check)
-    charging.whole(rows=len(values))
-    reports = drawn(certified, values, name, CertifiedMechanism.perturb)
-    charging.end()
-    return _like(reports, column)
-
-
-def perturb_uncharged(column: pl.Series, mechanism: Mechanism) -> pl.Series:
-    """Draw one report for each value of a part of a column, whose caller has noticed that no ledger is charged."""
-    return pl.Series(column.name, drawn(certify(mechanism), column_of(column), column.name, CertifiedMechanism.perturb))
-
-
-def _like(reports: pa.Array, column: Column) -> Any:
-    if isinstance(column, pl.Series):
-        return pl.Series(column.name, reports)
-    return like_series(reports, column) if is_pandas_series(column) else reports
-
-
-def _by_row(charge: Charge | None) -> Charge | None:
-    if charge is not None and charge.user is not None:
-        hint = "pass a frame that has them: ldpsql.perturb_batches, or frame.ldp.perturb of Polars"
-        raise InvalidParameter("the ledger charges by user, and a single column has no user ids", hint)
-    return charge
 
 
 @overload
@@ -116,10 +68,14 @@ def estimate(
     mechanism: Mechanism | str | None = None,
     estimator: Estimator | str | None = None,
 ) -> Estimate: ...
+
+
 @overload
 def estimate(
     reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str | None = None
 ) -> Estimate: ...
+
+
 @withheld
 def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
     """Estimate the distribution of the values from reports; NULL reports are left out.
@@ -318,3 +274,244 @@ def _counted(frame: Frame, column: str) -> Counts:
     if lazy.collect_schema()["report"].is_nested():
         return partial_counts(lazy.collect(engine="streaming"), "report")
     return Counts.from_arrow(lazy.group_by("report").agg(n=pl.len()).collect(engine="streaming"))
+
+
+@one_thread
+def compare_estimators(
+    estimate: Estimate, estimators: Sequence[Estimator | str], metric: MetricName | Metric = "mae", runs: int = RUNS
+) -> pl.DataFrame:
+    """Compare estimators by simulation: reports are drawn from an estimate, and each estimator is applied to them.
+
+    Args:
+        estimate: what stands for the truth; ``ldpsql.estimate(reports, mechanism, "best")`` is a good start.
+        estimators: those to compare, with their options.
+        metric: the error of an estimate: 'mae', 'mse', 'total_variation', 'wasserstein', 'mean', 'variance', or a function of
+            the true shares and the estimated ones.
+        runs: how many times to simulate.
+
+    Returns:
+        A row for each estimator: ``error``, the mean over the runs, its ``std_error``, and whether it is among the ``best``:
+        no other is lower by more than two standard errors of their difference. Errors are NULL if it does not suit the reports.
+
+    Raises:
+        InvalidParameter: if there are no estimators, too few or too many runs, or no such error.
+        InvalidDomain: if the error needs positions, and the values have no order.
+
+    """
+    named = metric if isinstance(metric, str) else "mae"
+    simulation = Simulation(tuple(map(registry().estimator, estimators)), named, runs)
+    rows = simulated_errors(estimate, simulation, None if isinstance(metric, str) else metric)
+    return pl.DataFrame([asdict(row) for row in rows], schema=pl.Schema(pa.schema(arrow_fields(SimulatedError))))
+
+
+@withheld
+@one_thread
+def recommend(
+    question: str,
+    reports: int,
+    values: int | None = None,
+    *,
+    like: Any = None,
+    width: int | None = None,
+    epsilons: Sequence[str | float] = ("0.5", "1", "2", "4"),
+    mechanisms: Sequence[str] = (),
+) -> pl.DataFrame:
+    """Compare mechanisms for numbers, or for rectangles of a grid, by the error of what you ask, before anything is collected.
+
+    Args:
+        question: 'mean', 'distribution', 'ranges', 'quantiles' or 'rectangles'.
+        reports: how many reports will be collected.
+        values: how many numbers, dates or cells there are: 121 for 0 to 120. With an example, into how many steps its range is
+            divided, at most 1,024; by default its whole numbers and dates have a step each.
+        like: an example, a column of numbers, dates or timestamps. Errors are then those of simulated reports of people like
+            them. It is read without privacy: take public or synthetic data, never the data that you will collect.
+        width: for rectangles, how many cells are in a row.
+        epsilons: the epsilons to compare.
+        mechanisms: names of mechanisms to compare; by default all.
+
+    Returns:
+        A row for each mechanism and epsilon, the best first: ``question``, ``mechanism``, the ``estimator`` that has the error,
+        ``epsilon``, ``error`` and ``recommended``. For ranges and rectangles it is the error of a share. That of the mean, of
+        the distribution (its Wasserstein distance to the truth) and of the quartiles is in steps from one value to the next or,
+        with an example, in the unit of the values: days for dates, seconds for timestamps.
+
+    Raises:
+        InvalidParameter: if the question cannot be answered, or no mechanism answers it at any epsilon.
+        InvalidEpsilon: if one of the epsilons is not valid.
+
+    """
+    example = None if like is None else example_of(column_of(like), values)
+    steps = values if example is None else len(example.shares)
+    if steps is None:
+        raise InvalidParameter("a plan needs the size of the domain", "for example 101 for the numbers 0 to 100")
+    registered = registry().mechanisms
+    if unknown := [name for name in mechanisms if name not in registered]:
+        raise InvalidParameter(f"{len(unknown)} of the mechanisms are not names of mechanisms", "such as square_wave")
+    asked = Asked(question, reports, steps, width, None if example is None else example.shares)
+    estimators = Estimators(registry().estimator(IBU), registry().estimator(EMS))
+    answers = answers_to(asked, epsilons, {name: registered[name] for name in mechanisms or registered}, estimators)
+    if example is not None and question != Question.RANGES:
+        answers = [replace(answer, error=answer.error * example.step) for answer in answers]
+    return pl.DataFrame([asdict(answer) for answer in answers], schema=pl.Schema(pa.schema(arrow_fields(Candidate))))
+
+
+_ROWS = "ldp rows"  # no table of a user has this name
+
+
+@dataclass(frozen=True)
+class Model:
+    """A regression of the raw column ``y`` on perturbed columns and the raw columns ``x``; see `regression`."""
+
+    y: str
+    x: tuple[str, ...] = ()
+    weight: str | None = None
+    family: str = "linear"
+    numbers: bool = False
+    interactions: bool = False
+    confidence: float = 0.95
+
+    @property
+    def raw(self) -> list[str]:
+        """The raw columns that are read."""
+        return [self.y, *self.x, *([self.weight] if self.weight else [])]
+
+    def fit(self, con: DuckDBPyConnection, table: str, columns: Sequence[str], mechanism: Mechanism) -> Regression:
+        """Return the regression.
+
+        Args:
+            con: the connection that has the rows.
+            table: the rows, as ``query_table`` takes them.
+            columns: the perturbed columns.
+            mechanism: what drew their reports.
+
+        """
+        family = check_family(self.family)
+        several = len(columns) > 1
+        report = struct_text({name: quoted(name) for name in columns}) if several else quoted(columns[0])
+        places = tuple(column_place(values_of(mechanism), name) for name in columns) if several else ()
+        design = Design.of(mechanism, columns, places, self.x, numbers=self.numbers, interactions=self.interactions)
+        y, x, weight = quoted(self.y), struct_text({name: quoted(name) for name in self.x}), quoted(self.weight or "")
+        weight, one = weight if self.weight else "1", np.zeros(1, dtype=np.int64)
+        if family == "linear":
+            cells = sums_sql(report, [y, *map(quoted, self.x)], weight)
+            query = f"SELECT {cells} AS sums FROM query_table({table}) GROUP BY {report}"  # noqa: S608
+            sums = con.sql(query).to_arrow_table()["sums"].combine_chunks()
+            moments = Moments.of_lists(_listed(sums.field("report")), _listed(sums), one)
+            return linear(mechanism, moments, design, self.confidence)
+        row = f"{{'y': {y}, 'w': {weight}, 'x': {x if self.x else 'NULL'}}}"
+        found = con.sql(f"SELECT {report} AS report, {row} AS row FROM query_table({table})").to_arrow_table()  # noqa: S608
+        drawn, rows = (_listed(found[name].combine_chunks()) for name in ("report", "row"))
+        return logistic(mechanism, RawRows.of_lists(drawn, rows, one), design, self.confidence)
+
+
+@withheld
+def regression(
+    reports: Frame | str | os.PathLike[str],
+    column: str | Sequence[str],
+    y: str,
+    x: Sequence[str] = (),
+    *,
+    mechanism: Mechanism | str | None = None,
+    **options: Any,
+) -> Regression:
+    """Regress a raw column on perturbed columns and raw ones.
+
+    Args:
+        reports: a frame of Polars, pandas or Arrow, a stream, a relation of DuckDB, or the path of a file.
+        column: the perturbed column, or a list of them.
+        y: the raw column that is explained: a number or, for a logistic regression, a boolean or a number from 0 to 1.
+        x: raw columns that explain it, too.
+        mechanism: what drew the reports, for several columns a mechanism of rows; it may be left out if the reports record it.
+        **options: ``weight``, a column of weights; ``family``, linear or logistic; ``numbers``, whether values enter as
+            numbers and not as indicators of all but the first; ``interactions``, whether the products of perturbed and raw
+            columns enter; ``confidence``.
+
+    Returns:
+        The coefficients with sandwich errors; ``print`` shows a table, and ``to_arrow`` and ``to_polars`` return one.
+
+    Raises:
+        BadCounts: if a weight is negative, NULL or not finite.
+        NotApplicable: if the reports do not determine the coefficients.
+
+    """
+    columns, model = [column] if isinstance(column, str) else list(column), Model(y, tuple(x), **options)
+    wanted = list(dict.fromkeys([*columns, *model.raw]))
+    with duckdb.connect() as con:
+        if isinstance(reports, str | os.PathLike):
+            path = os.fspath(reports)
+            drawn_by, _ = drawn_by_columns(columns, mechanism, lambda name: of_source(con, path, name))
+            return model.fit(con, sql_of(con, path, wanted), columns, drawn_by)
+        drawn_by, _ = drawn_by_columns(columns, mechanism, lambda name: of_frame(reports, name))
+        con.register(_ROWS, stream(reports.collect() if isinstance(reports, pl.LazyFrame) else reports, wanted))
+        return model.fit(con, text_literal(quoted(_ROWS)), columns, drawn_by)
+
+
+def _listed(column: pa.Array) -> pa.ListArray:
+    """Return a column as one list."""
+    return pa.ListArray.from_arrays(pa.array([0, len(column)], pa.int32()), column)
+
+
+_FRAME = "__ldpsql_frame"
+
+
+@withheld
+def read(reports: Any, mechanism: Mechanism | str, format: Format = "bits") -> Any:  # noqa: A002  # as in SQL
+    """Return reports that another library drew as reports of a mechanism here; NULL stays NULL.
+
+    Args:
+        reports: a list, an Arrow or NumPy array, a Polars or pandas series.
+        mechanism: the mechanism with the probabilities with which they were drawn, such as ``encoding(1, [...], 'oue')``.
+        format: how they are written: 'bits' ('0100'), 'array' ([0, 1, 0, 0]), 'position' and 'positions' (of values, from 0),
+            or 'xxhash' (a symbol and a seed).
+
+    Returns:
+        A Polars series for a Polars series, a pandas series with the same index for a pandas series, else an Arrow array.
+
+    Raises:
+        ImpossibleReport: if some reports do not have the format, or cannot occur under the mechanism.
+        InvalidParameter: if reports of the mechanism are not written in this format.
+
+    """
+    column = column_of(reports)
+    certified, drawn = read_foreign(registry().mechanism(mechanism), column.drop_null(), format)
+    out = with_nulls(plain(certified.shown(drawn)), column.is_valid().to_numpy(zero_copy_only=False))
+    if isinstance(reports, pl.Series):
+        return pl.Series(reports.name, out)
+    return like_series(out, reports) if is_pandas_series(reports) else out
+
+
+@withheld
+@one_thread
+def rappor_shares(params: Any, counts: Any, map: Any, rate: float = 0.05) -> pl.DataFrame:  # noqa: A002  # as in SQL
+    """Estimate the shares of candidate strings from a collection of google/rappor.
+
+    Args:
+        params: a path, or a frame of Arrow, Polars, pandas or DuckDB, with one row: k, h, m, p, q and f.
+        counts: the same, with a row for each cohort: its reports, then a count for each bit.
+        map: the same, with a row for each candidate: its name, then its bits, numbered from 1 through all cohorts.
+        rate: the expected share of the detected candidates that nobody has.
+
+    Returns:
+        A row for each candidate: ``estimate``, ``std_error``, ``low``, ``high``, ``p_value``, whether it is ``detected``, and
+        ``gap``, which certifies the maximum of the likelihood. In the last row, for all other strings, ``candidate`` is NULL.
+
+    Raises:
+        InvalidParameter: if the parameters, the rate or the candidates do not make a collection.
+        BadCounts: if the counts do not fit the parameters.
+        SourceRefused: if a file cannot be read.
+
+    """
+    with duckdb.connect() as con:
+        table = collection_shares(_rows(con, params), _rows(con, counts), _rows(con, map), rate)
+    return pl.DataFrame(table)
+
+
+def _rows(con: DuckDBPyConnection, source: Any) -> Rows:
+    """Return the rows of a file or a frame as SQL passes them, through JSON."""
+    is_path = isinstance(source, str | os.PathLike)
+    table = sql_of(con, os.fspath(source)) if is_path else text_literal(_FRAME)
+    if not is_path:
+        wanted = pandas_names(source) if is_pandas_frame(source) else ()
+        con.register(_FRAME, stream(source, wanted).read_all())
+    read = f"SELECT to_json(r)::VARCHAR FROM query_table({table}) AS r"  # noqa: S608  # text in quotes
+    return [json.loads(text) for (text,) in con.execute(read).fetchall()]

@@ -7,39 +7,413 @@ one step are held, and the limit is the disk.
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from time import monotonic
+from typing import TypeAlias
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
+from numpy.typing import NDArray
 
 from ldpsql.bulk.fingerprints import agreed, of_source
-from ldpsql.bulk.groups.learning import Learned
-from ldpsql.bulk.groups.rows import CELL, PLACE, check_keys, keys_named, result_columns, rows_of, schema_of
-from ldpsql.bulk.groups.runs import GroupRun, Select, Task
-from ldpsql.bulk.meter import Progress
-from ldpsql.bulk.prepared import destination_of
-from ldpsql.bulk.reading.files import pattern_at
+from ldpsql.bulk.orders import Progress
+from ldpsql.bulk.sinks import destination_of, is_there, table_name
+from ldpsql.bulk.sources import check_columns, pattern_at
+from ldpsql.bulk.staging import already_exists
 from ldpsql.domains.arrays import shown_class
+from ldpsql.domains.columns import finite_or_null, plain
 from ldpsql.domains.domain import Domain
-from ldpsql.engine.groups import GROUPS_AT_ONCE, estimated, refuse_pairs
+from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, in_order, learnt_of, learnt_of_order, refuse_pairs
+from ldpsql.engine.identity import split
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection, until_stopped
 from ldpsql.engine.threads import one_thread
-from ldpsql.errors import InvalidParameter
+from ldpsql.errors import Interrupted, InvalidParameter, LdpError, UnfinishedRun
 from ldpsql.errors.boundary import withheld
+from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import operator_of
+from ldpsql.inference.counts import GroupedCounts, whole_numbers
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.names import IBU, KIND
 from ldpsql.places import Place
-from ldpsql.quoting import quoted
+from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
 from ldpsql.sql.named import sql_call
+
+CELL, PLACE = "ldp cell", "ldp place"  # the number of the group, and the position of the value in the domain
+COLUMNS = ("value", "estimate", "std_error", "low", "high", "n")  # of the result, after the keys
+BORROWED = "borrowed"  # the column after these, if the estimator shares anything between groups
+
+
+def check_keys(report: str, keys: Sequence[str]) -> None:
+    """Check the names of the column of reports and of the columns that define the groups.
+
+    Raises:
+        InvalidParameter: unless they are names, and those of the groups at least one and different.
+
+    """
+    if isinstance(keys, str) or not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in (report, *keys)):
+        raise InvalidParameter("the column of the reports and the keys must be names of columns", "keys=['region']")
+    if not keys:
+        raise InvalidParameter("at least one column must define the groups", "for one estimate use ldp.estimate")
+    if len({name.casefold() for name in keys}) < len(keys):
+        raise InvalidParameter("a key is named twice", "name each column once")
+
+
+def result_columns(estimator: Estimator) -> tuple[str, ...]:
+    """Return the names of the columns of the result, after the keys."""
+    return (*COLUMNS, BORROWED) if estimator.borrows else COLUMNS
+
+
+def numbers_of(estimator: Estimator) -> list[pa.Field]:
+    """Return the columns of the result after the value."""
+    return [pa.field(name, pa.int64() if name == "n" else pa.float64()) for name in result_columns(estimator)[1:]]
+
+
+def keys_named(keys: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return the names of the keys in the result, as in SQL: one named like a column of the result becomes ``value_1``."""
+    return [f"{key}_1" if key.casefold() in columns else key for key in keys]
+
+
+def schema_of(estimator: Estimator) -> pa.Schema:
+    """Return the schema of what `rows_of` returns."""
+    return pa.schema([(CELL, pa.int64()), (PLACE, pa.int32()), *numbers_of(estimator)])
+
+
+def rows_of(counts: GroupedCounts, groups: NDArray[np.int64], estimates: Estimates, schema: pa.Schema) -> pa.Table:
+    """Return a row for each of these groups and each value, with this `schema_of`."""
+    errors, shape = estimates.intervals, estimates.fit.theta.shape
+    n = np.bincount(counts.group, weights=counts.numbers)[np.searchsorted(counts.groups, groups)].astype(np.int64)
+    cells = [np.repeat(groups, shape[1]), np.tile(np.arange(shape[1], dtype=np.int32), shape[0])]
+    shares = [finite_or_null(part.ravel()) for part in (estimates.fit.theta, errors.std_error, errors.low, errors.high)]
+    columns = [*cells, *shares, np.repeat(n, shape[1])]
+    if BORROWED in schema.names:
+        columns.append(np.repeat(np.array(estimates.fit.borrowed or np.zeros(shape[0])), shape[1]))
+    return pa.table(columns, schema=schema)
+
+
+# Counts of reports in very many groups are a sorted table of cells (keys, report, n), which is read some groups at a time. The
+# cells of a group are neighbours, and groups come in the order of a hash of their keys: the first groups are a random choice. A
+# group is known by the row number of its first cell; its keys never leave DuckDB.
+
+
+CELLS_AT_ONCE = 1 << 20
+REPORT, N, FIRST = map(quoted, ("ldp report", "ldp n", "ldp first"))  # keys may have any name
+
+
+def reading(reports: str, report: str, keys: Sequence[str], what: str) -> str:
+    """Return the query for something about the reports that are not NULL; ``reports`` is what ``query_table`` takes."""
+    source, column = f"query_table({text_literal(reports)})", quoted(report)
+    return f"SELECT {what} FROM (SELECT {_names(keys)}, {column} AS {REPORT} FROM {source}) WHERE {REPORT} IS NOT NULL"  # noqa: S608  # quoted
+
+
+def _names(keys: Sequence[str]) -> str:
+    return ", ".join(map(quoted, keys))
+
+
+def digest(keys: Sequence[str], number: str) -> str:
+    """Return the SQL of a digest of reports and groups that does not depend on their order; each row stands for ``number``."""
+    return f"concat(sum({number}), ' ', sum(hash({_names(keys)}, {REPORT})::HUGEINT * {number}))"
+
+
+@dataclass(frozen=True)
+class CountTable:
+    """The table of the counts of all groups, sorted by group; ``name`` is what SQL calls it."""
+
+    name: str
+    keys: tuple[str, ...]
+
+    def write(self, cursor: DuckDBPyConnection, reports: str, report: str) -> None:
+        """Count the reports into the table.
+
+        Raises:
+            UnknownName: if the reports have no such columns.
+
+        """
+        existing = cursor.sql(f"FROM query_table({text_literal(reports)}) LIMIT 0").columns
+        lowercase = [name.lower() for name in existing]
+        check_columns([name for name in (report, *self.keys) if name.lower() not in lowercase], existing, hint_names=False)
+        names = _names(self.keys)
+        counted = reading(reports, report, self.keys, f"{names}, {REPORT}, count(*) AS {N}") + " GROUP BY ALL"
+        new = f"row({names}) IS DISTINCT FROM lag(row({names})) OVER ()"
+        cursor.execute(
+            f"""CREATE TABLE {self.name} AS SELECT *, {new} AS {FIRST}
+                FROM (SELECT * FROM ({counted}) ORDER BY hash({names}), {names})"""  # noqa: S608  # quoted
+        )
+
+    def size(self, cursor: DuckDBPyConnection, done: int) -> tuple[int, int, int]:
+        """Return how many cells there are, how many groups, and how many of these among the first cells that are ``done``."""
+        query = f"SELECT count(*), count(*) FILTER ({FIRST}), count(*) FILTER ({FIRST} AND rowid < {done}) FROM {self.name}"  # noqa: S608  # quoted
+        ((cells, groups, groups_done),) = cursor.execute(query).fetchall()
+        return cells, groups, groups_done
+
+    def digest(self, cursor: DuckDBPyConnection) -> str:
+        """Return the digest of the reports that were counted."""
+        ((made,),) = cursor.execute(f"SELECT {digest(self.keys, N)} FROM {self.name}").fetchall()  # noqa: S608  # quoted
+        return str(made)
+
+    def pooled(self, cursor: DuckDBPyConnection, most: int) -> GroupedCounts | None:
+        """Return the counts of all groups together; None if there are more than ``most`` different reports."""
+        query = f"SELECT {REPORT}, sum({N})::UBIGINT AS {N} FROM {self.name} GROUP BY ALL LIMIT {most + 1}"  # noqa: S608  # quoted
+        table = cursor.sql(query).to_arrow_table()
+        return None if table.num_rows > most else GroupedCounts.of(plain(table.column(0)), plain(table.column(1)))
+
+    def last_key(self, cursor: DuckDBPyConnection) -> pa.DataType:
+        """Return the type of the last key."""
+        return cursor.sql(f"SELECT {quoted(self.keys[-1])} FROM {self.name} LIMIT 0").to_arrow_table().schema.field(0).type  # noqa: S608  # quoted
+
+    def in_order(self, cursor: DuckDBPyConnection) -> NDArray[np.int64]:
+        """Return the numbers of all groups in the order of their keys."""
+        order = f"SELECT rowid FROM {self.name} WHERE {FIRST} ORDER BY {_names(self.keys)}"  # noqa: S608  # quoted
+        return cursor.execute(order).fetchnumpy()["rowid"]
+
+    def first_of(self, begin: int, end: int) -> str:
+        """Return the query for the number of the first cell of each group in some rows, and its keys."""
+        return f"SELECT rowid AS {quoted(CELL)}, {_names(self.keys)} FROM {self._rows(begin, end)} AND {FIRST}"  # noqa: S608  # quoted
+
+    def _rows(self, begin: int, end: int) -> str:
+        return f"{self.name} WHERE rowid >= {begin} AND rowid < {end}"
+
+    def groups(self, cursor: DuckDBPyConnection, begin: int, cells: int, at_once: int) -> Iterator[tuple[int, GroupedCounts]]:
+        """Yield counts of at most ``at_once`` groups, and the row after their last cell.
+
+        Args:
+            cursor: it is free for other statements between two counts.
+            begin: the first cell of a group.
+            cells: how many cells there are.
+            at_once: how many groups are held together at most.
+
+        """
+        while begin < cells:
+            table, ends = self._whole_groups(cursor, begin, cells)
+            for some in range(0, len(ends) - 1, at_once):
+                of_some = ends[some : some + at_once + 1]
+                yield begin + int(of_some[-1]), _counts(table.slice(of_some[0], of_some[-1] - of_some[0]), of_some, begin)
+            begin += int(ends[-1])
+
+    def _whole_groups(self, cursor: DuckDBPyConnection, begin: int, cells: int) -> tuple[pa.Table, NDArray[np.int64]]:
+        """Return the cells of the next whole groups, at least one, and where these begin and end."""
+        most = CELLS_AT_ONCE
+        while True:
+            query = f"SELECT {REPORT}, {N}, {FIRST} FROM {self._rows(begin, begin + most)} ORDER BY rowid"  # noqa: S608  # quoted
+            table = cursor.sql(query).to_arrow_table()
+            starts = np.flatnonzero(plain(table.column(2)).to_numpy(zero_copy_only=False))
+            if begin + most >= cells:
+                return table, np.append(starts, table.num_rows)
+            if len(starts) > 1:
+                return table, starts
+            most *= 2
+
+
+def _counts(table: pa.Table, ends: NDArray[np.int64], begin: int) -> GroupedCounts:
+    """Return the counts in the cells of groups that begin and end at these rows; ``begin`` is the number of the row 0."""
+    group = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    return GroupedCounts(plain(table.column(0)), whole_numbers(plain(table.column(1))), group, begin + ends[:-1])
+
+
+# The tables next to the destination of `estimate_groups`, from which a run goes on after it was killed:
+#
+#     NAME ldp cells        the counts of all groups
+#     NAME ldp estimates    the estimates so far; it is renamed to NAME at the end, in one transaction with the rest
+#     NAME ldp run          one row: what was asked for, a digest of the reports, and how many cells are done
+#
+# Estimates and the number of cells that are done are written in one transaction. A database that DuckDB does not store itself
+# keeps no row numbers, so the tables for it are temporary, and the estimates are copied at the end.
+
+
+_BEGIN_AGAIN = "begin again: --replace, in Python replace=True"
+_ROWS = "__ldp_group_rows"
+_CATALOG = """SELECT type, path IS NOT NULL FROM duckdb_databases() WHERE database_name IN ($1, current_database())
+              ORDER BY database_name = $1 DESC LIMIT 1"""
+
+Select: TypeAlias = Callable[[str, str], str]  # a table of estimates, a query for the keys of its groups -> a query
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is asked for: ``reports`` is what ``query_table`` takes, and ``how`` the text of the mechanism and the estimator."""
+
+    reports: str
+    report: str
+    keys: tuple[str, ...]
+    how: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return json.dumps([self.report, self.keys, self.how])
+
+
+class GroupRun:
+    """The tables of a run; ``cursor`` writes them."""
+
+    def __init__(self, cursor: DuckDBPyConnection, task: Task, into: str) -> None:
+        self.cursor, self.task, self._into = cursor, task, table_name(into)
+        *place, name = split(into)
+        ((kind, self._kept),) = cursor.execute(_CATALOG, [place[0] if place else ""]).fetchall()
+        self._stored = kind == "duckdb"
+        folder = place if self._stored else ["temp"]
+        cells, self._estimates, self._run = (
+            ".".join(map(quoted, [*folder, f"{name} ldp {what}"])) for what in ("cells", "estimates", "run")
+        )
+        self.cells, self._name = CountTable(cells, task.keys), quoted(name)
+        self.done = self.size = self.groups = self.groups_done = 0
+
+    def begin(self, *, replace: bool, resume: bool) -> None:
+        """Count the reports, unless an earlier run that is to be resumed has counted them.
+
+        Raises:
+            DestinationExists: if the destination exists and is not to be replaced.
+            UnfinishedRun: if an earlier run is neither to be resumed nor replaced, or asked for something else.
+
+        """
+        unfinished = is_there(self.cursor, self._run)
+        if unfinished and not resume and not replace:
+            hint = "continue it: --resume, resume=True; or begin again: --replace, replace=True"
+            raise UnfinishedRun("an earlier run to this table was not finished", hint)
+        if not replace and is_there(self.cursor, self._into):
+            raise already_exists(self._into)
+        if unfinished and resume:
+            self.done = self._resumed()
+        else:
+            self._count()
+        self.size, self.groups, self.groups_done = self.cells.size(self.cursor, self.done)
+
+    def _count(self) -> None:
+        with self._transaction():
+            self._drop()
+            self.cells.write(self.cursor, self.task.reports, self.task.report)
+            made = f"{text_literal(str(self.task))} AS task, {text_literal(self.cells.digest(self.cursor))} AS digest"
+            self.cursor.execute(f"CREATE TABLE {self._run} AS SELECT {made}, 0::BIGINT AS done")
+
+    def _resumed(self) -> int:
+        """Return how many cells are done."""
+        ((task, before, done),) = self.cursor.execute(f"SELECT task, digest, done FROM {self._run}").fetchall()  # noqa: S608  # quoted
+        if task != str(self.task):
+            raise UnfinishedRun("the unfinished run had other columns, another mechanism or another estimator", _BEGIN_AGAIN)
+        query = reading(self.task.reports, self.task.report, self.task.keys, digest(self.task.keys, "1"))
+        if self.cursor.execute(query).fetchall() != [(before,)]:
+            raise UnfinishedRun("the reports have changed since the unfinished run counted them", _BEGIN_AGAIN)
+        return int(done)
+
+    def append(self, rows: pa.Table, select: Select, end: int) -> None:
+        """Write the estimates of the next groups, and that their cells are done.
+
+        Args:
+            rows: the estimates.
+            select: the query for them, which joins the keys of the groups.
+            end: the cell after their last one.
+
+        Raises:
+            UnfinishedRun: if another thread continues the same run.
+
+        """
+        self.cursor.register(_ROWS, rows)
+        try:
+            with self._transaction():
+                moved = self.cursor.execute(f"UPDATE {self._run} SET done = {end} WHERE done = {self.done}").fetchall()  # noqa: S608  # quoted
+                if moved != [(1,)]:
+                    raise UnfinishedRun("another thread continues this run", "wait for it")
+                verb = f"INSERT INTO {self._estimates}" if self.done else f"CREATE OR REPLACE TABLE {self._estimates} AS"
+                self.cursor.execute(f"{verb} {select(_ROWS, self.cells.first_of(self.done, end))}")
+        finally:
+            self.cursor.unregister(_ROWS)
+        self.done = end
+
+    def publish(self) -> None:
+        """Make the estimates the table that was asked for, and delete what was needed on the way."""
+        with self._transaction():
+            if self._stored:
+                self.cursor.execute(f"DROP TABLE IF EXISTS {self._into}")
+                self.cursor.execute(f"ALTER TABLE {self._estimates} RENAME TO {self._name}")
+            else:
+                self.cursor.execute(f"CREATE OR REPLACE TABLE {self._into} AS FROM {self._estimates}")
+            self._drop()
+
+    def _drop(self) -> None:
+        for table in (self._run, self._estimates, self.cells.name):
+            self.cursor.execute(f"DROP TABLE IF EXISTS {table}")
+
+    @contextmanager
+    def unless_stopped(self) -> Iterator[None]:
+        """Delete the tables after an error within a ``with`` block, unless the run was stopped and can go on."""
+        try:
+            yield
+        except (LdpError, duckdb.Error, KeyboardInterrupt) as error:
+            stopped = isinstance(error, KeyboardInterrupt | Interrupted | duckdb.InterruptException)
+            if not (stopped and self._stored and self._kept):
+                with self._transaction():
+                    self._drop()
+            raise
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self.cursor.execute("BEGIN")
+        try:
+            yield
+            self.cursor.execute("COMMIT")
+        except BaseException:
+            self.cursor.execute("ROLLBACK")
+            raise
+
+
+def _none() -> NDArray[np.int64]:
+    return np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The estimators that have seen all groups, and which of these each group has; ``groups`` rise. By default, the first."""
+
+    estimators: list[Estimator]
+    groups: NDArray[np.int64] = field(default_factory=_none)
+    runs: NDArray[np.int64] = field(default_factory=_none)
+
+    @classmethod
+    def of(cls, run: GroupRun, drew: Mechanism, method: Estimator, at_once: int, progress: Progress | None) -> Learned:
+        """Return the estimator with what groups have in common; of very many groups it sees a part, and all reports."""
+        if not method.needs_groups:
+            return cls([method])
+        at_once = min(at_once, GROUPS_SEEN)
+        seen = _few(run.cells.groups(run.cursor, 0, run.size, at_once), progress)
+        if run.groups <= GROUPS_SEEN and in_order(run.cells.last_key(run.cursor)):
+            order = run.cells.in_order(run.cursor)
+            ranked = np.argsort(order)
+            runs, estimators = learnt_of_order(drew, GroupedCounts.joined(list(seen)).in_order(order), method)
+            return cls(estimators, order[ranked], runs[ranked])
+        total = run.cells.pooled(run.cursor, CELLS_AT_ONCE)
+        if total is None:
+            some = GroupedCounts.joined(list(seen))
+            total = GroupedCounts.of(some.reports, pa.array(some.numbers))
+            seen = _few(run.cells.groups(run.cursor, 0, run.size, at_once), progress)
+        return cls([learnt_of(drew, total, seen, method)])
+
+    def parts(self, counts: GroupedCounts) -> Iterator[tuple[GroupedCounts, Estimator]]:
+        """Yield the counts of the groups that have the same estimator, and it."""
+        if len(self.estimators) == 1:
+            yield counts, self.estimators[0]
+            return
+        runs = self.runs[np.searchsorted(self.groups, counts.groups)][counts.group]
+        yield from ((counts.select(np.flatnonzero(runs == run)), self.estimators[run]) for run in np.unique(runs))
+
+
+def _few(groups: Iterator[tuple[int, GroupedCounts]], progress: Progress | None) -> Iterator[GroupedCounts]:
+    """Yield the counts of the first `GROUPS_SEEN` groups, and the rest of the part that has the last of them."""
+    seen = 0
+    for _, counts in groups:
+        seen += len(counts.groups)
+        if progress:
+            progress(seen, None)
+        yield counts
+        if seen >= GROUPS_SEEN:
+            return
+
 
 ROWS_AT_ONCE = 5 << 18  # of estimates: mostly those of all groups that are read at once
 SECONDS = 5.0  # after which the estimates so far are written

@@ -14,12 +14,12 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.charging import return_charge
 from ldpsql.bulk.fingerprints import Marking
-from ldpsql.bulk.writing.tables import written_tokens
+from ldpsql.bulk.sinks import written_tokens
 from ldpsql.domains.columns import plain
 from ldpsql.engine.connections import duckdb_of
 from ldpsql.engine.identity import Identity, identity_of
 from ldpsql.engine.interrupting import cursor_of
-from ldpsql.errors import InvalidParameter, KeyUnusable, NotReleased
+from ldpsql.errors import InvalidParameter, KeyUnusable, LdpError, NotReleased
 from ldpsql.errors.boundary import withheld_block
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.entries import ReleaseName
@@ -34,6 +34,8 @@ from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.tables import check_policies
+from ldpsql.sql.drawing import DrawingFunctions
+from ldpsql.sql.drawn import drawn_columns, mechanisms_of, stored_columns
 
 
 @withheld_block
@@ -255,3 +257,33 @@ def refuse_others(cursor: DuckDBPyConnection, dataset: str, unit: str, charged: 
             f"the dataset has rows of {new} users now that were not charged for, and they may have been drawn",
             "drop the reports and release again while nobody writes; ldpsql.perturb_table charges and draws one snapshot",
         )
+
+
+@contextmanager
+def recorded_by(con: DuckDBPyConnection, sql: str, drawing: DrawingFunctions) -> Iterator[None]:
+    """Within a ``with`` block that runs a statement, record what CREATE TABLE AS or INSERT draws as comments of its columns."""
+    marking = _marking_of_statement(con, sql, drawing)
+    yield
+    if marking is not None:
+        marking.write_if_there(con, appended=sql.lstrip()[:6].lower() == "insert")
+
+
+def marking_of_query(con: DuckDBPyConnection, table: str, sql: str, drawing: DrawingFunctions) -> Marking | None:
+    """Return what will record the mechanisms of the columns that a query draws into a table; None if it draws none."""
+    return _marking(con, table, drawn_columns(sql, drawing))
+
+
+def _marking_of_statement(con: DuckDBPyConnection, sql: str, drawing: DrawingFunctions) -> Marking | None:
+    stored = stored_columns(sql, drawing) if drawing.of(sql) else None
+    return None if stored is None else _marking(con, *stored)
+
+
+def _marking(con: DuckDBPyConnection, table: str, columns: dict[str, str]) -> Marking | None:
+    if not columns:
+        return None
+    try:
+        with cursor_of(con) as cursor:
+            mechanisms = mechanisms_of(cursor, columns)
+        return Marking(con, table, mechanisms)
+    except (duckdb.Error, LdpError):  # the statement itself says what is wrong, or the call is not a constant
+        return None

@@ -1,4 +1,4 @@
-"""Perturb whole tables and files, batch by batch in bounded memory, and publish all of the reports or nothing.
+"""Perturb files, tables, streams, frames and columns: all of the reports are published, or nothing.
 
 charge, if there is a ledger -> draw -> write to the disk -> rename to the destination -> publish in the ledger
 """
@@ -8,41 +8,241 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple, overload
 
+import polars as pl
+import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
+from ldpsql import settings
 from ldpsql.bulk.charging import (
+    DESTINATION,
     Charge,
     Charged,
+    Charging,
+    charge_of,
+    charge_reports,
     charged,
     check_ledger,
+    is_held,
+    is_permanent,
     is_published,
     mark_drawn,
+    opened,
+    permanent_of,
     publish,
     return_charge,
     returned_if_unseen,
     written_release,
 )
-from ldpsql.bulk.columns.chosen import chosen_columns
-from ldpsql.bulk.columns.mechanisms import Columns, names_of
+from ldpsql.bulk.columns import Columns, Projection, by_column, drawn
 from ldpsql.bulk.fingerprints import Marking
-from ldpsql.bulk.meter import Meter, Progress
-from ldpsql.bulk.prepared import check_destination, check_partition, destination_of, opened_source, task_of
-from ldpsql.bulk.writing.forms import Form
-from ldpsql.bulk.writing.orders import Drawing, Order, check_order
-from ldpsql.bulk.writing.staging import Staging, already_exists
-from ldpsql.bulk.writing.tables import check_writable, database_of, is_there, read_from, table_name
-from ldpsql.bulk.writing.upload import check_url, staging_at
-from ldpsql.engine.interrupting import stops_with_connection
-from ldpsql.errors import DestinationRefused, InvalidParameter
-from ldpsql.errors.boundary import withheld
+from ldpsql.bulk.orders import Drawing, Meter, Order, Progress, check_order
+from ldpsql.bulk.sinks import Form, check_writable, database_of, destination_of, is_there, read_from, table_name
+from ldpsql.bulk.sources import (
+    BATCH_ROWS,
+    Column,
+    Source,
+    batches_of,
+    check_columns,
+    counted,
+    names_of,
+    readable_twice,
+    source_of,
+    stream,
+    witnessed,
+)
+from ldpsql.bulk.staging import Staging, already_exists, check_url, staging_at
+from ldpsql.domains.arrays import column_of, is_pandas_series, like_series
+from ldpsql.engine.identity import Identity
+from ldpsql.engine.interrupting import cursor_of, stops_with_connection
+from ldpsql.errors import DestinationRefused, InvalidParameter, NotReleased
+from ldpsql.errors.boundary import withheld, withheld_stream
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.uncharged import uncharged
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.places import Place
+from ldpsql.registry.registry import registry
+from ldpsql.registry.tables import TablePolicy, check_policies, table_policy
+from ldpsql.reports import type_of
+from ldpsql.sql.named import mechanism_of
+
+
+def opened_source(
+    con: DuckDBPyConnection, source: Any, projection: Projection, charge: Charge | None, *, split: bool = False
+) -> Source:
+    """Return the source of a run, with its user ids if the ledger charges by user.
+
+    Raises:
+        UnknownName, SourceRefused: if it cannot be read, or a column is missing or is the name of its folders.
+
+    """
+    opened = source_of(con, source, split=split)
+    opened.check(projection.read(opened.names) if projection.permanent else projection.columns)
+    opened.check_folders(projection.mechanisms)
+    if projection.permanent is not None:  # each report is compared with those that were charged
+        return readable_twice(opened) if charge else opened
+    if charge is not None and charge.shuffled_delta is not None:
+        opened = counted(opened)
+    return witnessed(opened, charge.user if charge else None, projection.keep)
+
+
+def check_partition(form: Form, projection: Projection) -> None:
+    """Check that reports can be partitioned by columns.
+
+    Raises:
+        InvalidParameter: if one is not written, or none is left for the files.
+
+    """
+    if set(form.partition_by) - set(projection.columns):
+        raise InvalidParameter(
+            "the reports can only be partitioned by columns that are written",
+            "keep the column too: --keep, in Python keep=[...]",
+        )
+    if not set(projection.columns) - set(form.partition_by):
+        raise InvalidParameter("no column is left to be written into the files of a partition", "partition by fewer columns")
+
+
+def check_destination(target: Place, form: Form, projection: Projection, source: Source) -> None:
+    """Check that reports can go to files.
+
+    Raises:
+        DestinationRefused: if nested reports go to a text file, or the destination is or holds a file of the source.
+
+    """
+    nested = any(pa.types.is_nested(type_of(mechanism.reports)) for mechanism in projection.mechanisms.values())
+    if nested and form.kind in ("csv", "json"):
+        raise DestinationRefused("reports that are lists or structs cannot be read back from text", "write .parquet or .arrow")
+    files, itself = [_resolved(Place(name)) for name in source.files], _resolved(target)
+    if any(itself in (file, *file.parents) for file in files):
+        raise DestinationRefused("the destination is the source itself, or holds it", "write the reports somewhere else")
+
+
+def _resolved(place: Place) -> PurePath:
+    return place.path if place.is_url else Path(place.text).resolve()
+
+
+def task_of(
+    source: Source, projection: Projection, form: Form, *, order: Order, buckets: int, charge: Charge | None
+) -> dict[str, Any]:
+    """Return all that a run that resumes must have in common with the run that was killed."""
+    permanent = projection.permanent
+    return {
+        "inputs": [part.identity for part in source.parts],
+        "columns": {name: str(mechanism) for name, mechanism in projection.uncertified.items()},
+        "keep": projection.keep,
+        "partition_by": form.partition_by,
+        "order": order,
+        "buckets": buckets,
+        "permanent": permanent and [permanent.key.fingerprint, permanent.user, charge is not None],
+    }
+
+
+class Chosen(NamedTuple):
+    """The mechanism of each column that is perturbed, and the columns that are kept."""
+
+    mechanisms: Columns
+    keep: tuple[str, ...]
+    policy: TablePolicy | None = None
+
+    def charge(self, argument: Charged, con: DuckDBPyConnection | None = None) -> Charge | None:
+        """Return the charge of a run, as `charge_of` reads it, with the column of user ids of the policy.
+
+        Raises:
+            NotReleased: if the policy counts by user and the run charges no ledger, or one that counts otherwise.
+
+        """
+        charge = charge_of(argument, con)
+        if self.policy is None:
+            return charge
+        unit = charge.ledger.policy.privacy_unit if charge else "row"
+        if unit != self.policy.unit:
+            raise NotReleased(
+                f"the privacy unit of [tables.{self.policy.name}] is {self.policy.unit}, and that of the run is {unit}",
+                "charge a ledger with the same privacy_unit (charge='people', --dataset people), or change the policy",
+            )
+        return replace(charge, user=charge.user or self.policy.unit) if charge and not self.policy.by_row else charge
+
+    def check(
+        self, projection: Projection, charge: Charge | None, source: Source | None = None, con: DuckDBPyConnection | None = None
+    ) -> None:
+        """Check that the policies of the source allow what happens to its columns.
+
+        A source that is not identified goes by the name of its charge.
+
+        Raises:
+            OutsidePolicy: if they do not.
+
+        """
+        if not settings.load().tables:
+            return
+        named = Identity.named(charge.dataset) if charge else Identity("", ())
+        whose = named
+        if con is not None and source is not None:
+            with cursor_of(con) as cursor:
+                whose = source.whose(cursor, False)
+        check_policies(
+            whose if whose.base else named,
+            projection.uncertified,
+            keep=projection.keep,
+            permanent=projection.permanent is not None,
+            policy=None if self.policy is None else self.policy.name,
+            con=con,
+        )
+
+    def projection(
+        self,
+        charge: Charge | None,
+        con: DuckDBPyConnection | None,
+        *,
+        permanent: bool,
+        key: Key | str | Path | None,
+        user: str | None,
+    ) -> Projection:
+        """Return what happens to the columns of a run; its permanent reports are by the user ids of the policy.
+
+        Raises:
+            InvalidParameter: if no column is to be perturbed, one also to be kept, or the arguments do not fit together.
+            KeyUnusable: if permanent reports have no key.
+
+        """
+        unit = None if self.policy is None or self.policy.by_row else self.policy.unit
+        asked = is_permanent(permanent=permanent, key=key, user=user)
+        return Projection.of(self.mechanisms, self.keep, permanent_of(key, user or unit, charge, con) if asked else None)
+
+
+def chosen_columns(
+    columns: Columns | None,
+    keep: Iterable[str],
+    policy: str | None,
+    con: DuckDBPyConnection | None = None,
+) -> Chosen:
+    """Return the columns of a run from its arguments.
+
+    Args:
+        columns: the mechanism of each column, or of a row; None if a policy has them.
+        keep: the columns to keep, which a policy has too.
+        policy: the name of a policy in the settings.
+        con: the connection that may name mechanisms and has the tables of domains.
+
+    Raises:
+        InvalidParameter: unless either columns or a policy is passed.
+        RowBudgetExceeded, BadSettings, UnknownName: if the policy cannot be used.
+
+    """
+    kept = names_of(keep, "keep")
+    if policy is None and columns is not None:
+        named = columns if con is None else by_column(columns, lambda mechanism: mechanism_of(mechanism, con))
+        return Chosen(named, kept)
+    if policy is None or columns is not None or kept:
+        raise InvalidParameter(
+            "a run needs either columns with mechanisms or the policy of a table", "policy='people' stands for columns and keep"
+        )
+    chosen = table_policy(policy, con)
+    return Chosen(chosen.mechanisms, chosen.keep, chosen)
 
 
 @dataclass
@@ -248,3 +448,179 @@ def _sign(cursor: DuckDBPyConnection, *, marking: Marking, appended: bool, token
     """Sign a table, and record in the ledger that COMMIT comes next: after it, others may see the reports."""
     marking.write(cursor, token, appended=appended)
     then()
+
+
+@withheld
+def perturb_batches(
+    batches: Any,
+    columns: Columns | None = None,
+    *,
+    policy: str | None = None,
+    keep: Iterable[str] = (),
+    charge: Charged = None,
+) -> pa.RecordBatchReader:
+    """Return a stream of record batches with some columns perturbed; each batch is drawn when it is read.
+
+    Rows stay in the order of the stream. If that order depends on the values, shuffle the rows first, or use `perturb_copy`.
+
+    Args:
+        batches: anything that speaks Arrow's stream interface: a RecordBatchReader, an Arrow table, a Polars frame; or a pandas
+            frame, whose NaN is NULL.
+        columns: the mechanism of each column, or one of a row, such as ``row(city=krr(...), age=...)``, which is the same; the
+            reports replace each column under its name.
+        policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
+        keep: columns whose values pass through. All others are left out. Dictionaries and views become plain columns, so that
+            they hold only the values of their rows.
+        charge: the ledger that is charged before the first draw, or the name of the people, for the ledger of ``ldpsql.toml``.
+            If it charges by user and the rows come as a stream, each batch is charged before it is drawn. The metadata of the
+            schema record the release under ``ldpsql.release``, or that the ledger of ``ldpsql.toml`` was not charged.
+
+    Raises:
+        UnknownName, SourceRefused: if a column is missing, or occurs twice.
+        BudgetExceeded: if somebody's budget would be exceeded; for a stream that is charged by user while reading.
+        MissingValue, OutsideDomain, WrongType: while reading, if a value cannot be perturbed.
+
+    Warns:
+        UnchargedReports: once, if ``ldpsql.toml`` names a ledger and there is no charge.
+
+    """
+    chosen = chosen_columns(columns, keep, policy)
+    charged = chosen.charge(charge)
+    projection = Projection.of(chosen.mechanisms, chosen.keep)
+    chosen.check(projection, charged)
+    charging = Charging(charged, projection.uncertified)
+    user = [] if charging.user is None else [charging.user]
+    reader = stream(batches, [*projection.columns, *user])
+    schema = projection.schema(reader.schema)
+    projection.check_types(reader.schema)
+    check_columns(user, reader.schema.names)
+    if charged is not None and is_held(batches):
+        table = reader.read_all()
+        for batch in table.to_batches(BATCH_ROWS):
+            projection.check(batch)
+        charging.whole(table.column(user[0]) if user else None, len(table))
+        reader = table.to_reader(BATCH_ROWS)
+    elif not user:
+        charging.whole()
+    schema = schema.with_metadata(schema.metadata | charging.metadata(uncharged=charged is None and uncharged()))
+    return pa.RecordBatchReader.from_batches(schema, _drawn(reader, projection, schema, charging))
+
+
+@withheld_stream
+def _drawn(
+    reader: pa.RecordBatchReader, projection: Projection, schema: pa.Schema, charging: Charging
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches_of(reader):
+        if charging.by_batch:
+            projection.check(batch)
+        with charging.drawing(batch):
+            reports = projection.perturb(batch, schema)
+        yield reports
+    charging.end()
+
+
+@withheld
+def perturb_once(
+    frame: Any,
+    columns: Columns,
+    *,
+    key: Key | str | Path,
+    user: str,
+    keep: Iterable[str] = (),
+    charge: Charged = None,
+) -> pa.Table:
+    """Return the permanent report of each value: those of ``ldp.perturb_once`` in SQL with the name of the column.
+
+    Rows stay in their order. A ledger charges each person once for each value of a column, whenever it is first reported.
+
+    Args:
+        frame: an Arrow table or stream, or a Polars or pandas frame.
+        columns: the mechanism of each column; its reports replace the column under its name.
+        key: the key of the reports, or the path of its file.
+        user: the column of user ids. It is left out of the result unless ``keep`` names it.
+        keep: columns whose values pass through.
+        charge: the ledger that is charged, by user, before anything is drawn; or the name of the people, for the ledger of
+            ``ldpsql.toml``.
+
+    Raises:
+        UnknownName, SourceRefused: if a column is missing, or occurs twice, or the stream fails.
+        MissingValue, OutsideDomain, WrongType: if a value cannot be perturbed.
+        InvalidParameter: if the charge is by other people than those of ``user``, or for a part.
+        BudgetExceeded: if somebody's budget would be exceeded. Then nothing is charged or drawn.
+        KeyUnusable: if the key is of version 0.1.0, and a ledger is to be charged.
+
+    Warns:
+        UnchargedReports: once, if ``ldpsql.toml`` names a ledger and there is no charge.
+
+    """
+    charged = charge_of(charge)
+    permanent = permanent_of(opened(key), user, charged)
+    projection = Projection.of(columns, keep, permanent)
+    named = Identity.named(charged.dataset) if charged else Identity("", ())
+    check_policies(named, projection.uncertified, keep=projection.keep, permanent=True)
+    reader = stream(frame, [*projection.columns, permanent.user])
+    projection.read(reader.schema.names)
+    schema, batches = projection.schema(reader.schema), [*batches_of(reader)]
+    releases = [] if charged is None else charge_reports(charged.ledger, charged.dataset, projection, batches, DESTINATION)
+    reports = pa.Table.from_batches((projection.perturb(batch, schema) for batch in batches), schema)
+    publish(charged, " ".join(release.token for release in releases))
+    return reports
+
+
+@overload
+def perturb(column: pl.Series, mechanism: Mechanism | str, *, charge: Charged = None) -> pl.Series: ...
+
+
+@overload
+def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = None) -> Any: ...
+
+
+@withheld
+def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = None) -> Any:
+    """Draw one report for each value of a column.
+
+    Args:
+        column: a list, an Arrow or NumPy array, a Polars or pandas series. NaN of pandas and NumPy is NULL.
+        mechanism: the mechanism that draws the reports.
+        charge: the ledger that is charged before they are drawn, each row as a person; or the name of the people, for the
+            ledger of ``ldpsql.toml``. If the ledger charges by user, pass a frame to `perturb_batches`.
+
+    Returns:
+        A Polars series for a Polars series, a pandas series with the same index for a pandas series, else an Arrow array.
+
+    Raises:
+        MissingValue, OutsideDomain, WrongType: if a value cannot be perturbed; then no value is perturbed.
+        BudgetExceeded: if the budget would be exceeded; then no value is perturbed.
+
+    Warns:
+        UnchargedReports: once, if ``ldpsql.toml`` names a ledger and there is no charge.
+
+    """
+    certified, name = certify(registry().mechanism(mechanism)), getattr(column, "name", None)
+    charged, drawn_by = _by_row(charge_of(charge)), {name if isinstance(name, str) else "": certified.mechanism}
+    check_policies(Identity.named(charged.dataset) if charged else Identity("", ()), drawn_by)
+    charging = Charging(charged, drawn_by)
+    values = column_of(column)
+    drawn(certified, values[:0] if charged is None else values, name, CertifiedMechanism.check)
+    charging.whole(rows=len(values))
+    reports = drawn(certified, values, name, CertifiedMechanism.perturb)
+    charging.end()
+    return _like(reports, column)
+
+
+def perturb_uncharged(column: pl.Series, mechanism: Mechanism) -> pl.Series:
+    """Draw one report for each value of a part of a column, whose caller has noticed that no ledger is charged."""
+    return pl.Series(column.name, drawn(certify(mechanism), column_of(column), column.name, CertifiedMechanism.perturb))
+
+
+def _like(reports: pa.Array, column: Column) -> Any:
+    if isinstance(column, pl.Series):
+        return pl.Series(column.name, reports)
+    return like_series(reports, column) if is_pandas_series(column) else reports
+
+
+def _by_row(charge: Charge | None) -> Charge | None:
+    if charge is not None and charge.user is not None:
+        hint = "pass a frame that has them: ldpsql.perturb_batches, or frame.ldp.perturb of Polars"
+        raise InvalidParameter("the ledger charges by user, and a single column has no user ids", hint)
+    return charge

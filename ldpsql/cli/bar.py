@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ldpsql.bulk.meter import Progress
+    from ldpsql.bulk.orders import Progress
 
 
 @contextmanager

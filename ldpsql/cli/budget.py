@@ -79,7 +79,7 @@ def settle(
     """
     import duckdb
 
-    from ldpsql.bulk.settling import settle as settled
+    from ldpsql.bulk.charging import settle as settled
     from ldpsql.cli.source import existing
     from ldpsql.ledger.configured import needed_ledger
 

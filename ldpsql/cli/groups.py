@@ -44,7 +44,7 @@ def estimate_into(
 ) -> None:
     """Estimate every group into a table of a database, with a progress bar."""
     import ldpsql
-    from ldpsql.bulk.reading.sources import sql_of
+    from ldpsql.bulk.sources import sql_of
     from ldpsql.cli.bar import bar
     from ldpsql.cli.source import compared, drawn_by
     from ldpsql.errors import UnmarkedReports

@@ -27,7 +27,7 @@ def heavy_hitters(
 
     Example: ldpsql heavy-hitters reports.parquet query --top 10
     """
-    from ldpsql.bulk.reading.sources import sql_of
+    from ldpsql.bulk.sources import sql_of
     from ldpsql.cli.queries import top_strings
     from ldpsql.cli.source import compared, drawn_by, opened
     from ldpsql.errors import NoReports

@@ -109,7 +109,7 @@ def _columns(columns: list[str], mechanisms: list[str], policy: str | None) -> d
 @contextmanager
 def _reporting_interrupts(con: DuckDBPyConnection | None, destination: str) -> Iterator[None]:
     """Within a ``with`` block, report on stderr after an interrupt whether the table or the files were published."""
-    from ldpsql.bulk.writing.upload import staged_at
+    from ldpsql.bulk.staging import staged_at
     from ldpsql.places import Place
 
     before = _identity(con, destination)
@@ -124,7 +124,7 @@ def _reporting_interrupts(con: DuckDBPyConnection | None, destination: str) -> I
 
 def _identity(con: DuckDBPyConnection | None, destination: str) -> tuple[object, ...] | None:
     """Return what distinguishes a table, a file or a folder from what replaces it, or None if it does not exist."""
-    from ldpsql.bulk.writing.tables import identity
+    from ldpsql.bulk.sinks import identity
     from ldpsql.places import Place
 
     return Place.of(destination).state() if con is None else identity(con, destination)

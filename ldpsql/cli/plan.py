@@ -198,7 +198,7 @@ def read_example(source: str, columns: list[str]) -> pa.ChunkedArray:
         SourceRefused, UnknownName: if the file cannot be read, or has no such column.
 
     """
-    from ldpsql.bulk.reading.sources import sql_of
+    from ldpsql.bulk.sources import sql_of
     from ldpsql.cli.source import opened
     from ldpsql.errors import InvalidParameter
     from ldpsql.quoting import quoted

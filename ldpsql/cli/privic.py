@@ -61,7 +61,7 @@ def privic(
     import duckdb
 
     from ldpsql import privic as cycling
-    from ldpsql.bulk.reading.sources import sql_of
+    from ldpsql.bulk.sources import sql_of
     from ldpsql.quoting import quoted
 
     charge = charge_of(ledger, dataset, part, user)

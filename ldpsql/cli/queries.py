@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ldpsql.bulk.groups.rows import keys_named, result_columns
+from ldpsql.bulk.many_groups import keys_named, result_columns
 from ldpsql.cli.sides import Sides
 from ldpsql.cli.source import Reports
 from ldpsql.engine.functions import struct_text

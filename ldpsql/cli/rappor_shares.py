@@ -30,6 +30,6 @@ def rappor_shares(
 
     Example: ldpsql rappor-shares params.csv counts.csv map.csv --rate 0.05
     """
-    from ldpsql.bulk.foreign import rappor_shares as shares
+    from ldpsql.bulk.frames import rappor_shares as shares
 
     write_rows(shares(params, counts, candidates, rate).iter_rows(named=True), form)

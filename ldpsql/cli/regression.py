@@ -28,7 +28,7 @@ def regression(
 
     Example: ldpsql regression policies.parquet ethnicity --outcome premium --on age --weight w
     """
-    from ldpsql.bulk.regressing import Model
+    from ldpsql.bulk.frames import Model
     from ldpsql.cli.source import reading
 
     columns = columns_named(named, column)

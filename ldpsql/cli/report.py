@@ -91,7 +91,7 @@ class _Source:
 
     def table(self, source: str) -> str:
         """Return the SQL of a file or a table, after a check that it has these columns."""
-        from ldpsql.bulk.reading.sources import sql_of
+        from ldpsql.bulk.sources import sql_of
 
         return sql_of(self.con, source, [self.column, *self.keys])
 

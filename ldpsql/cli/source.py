@@ -45,7 +45,7 @@ def drawn_by(con: DuckDBPyConnection, source: str, columns: list[str], text: str
         OtherMechanism: if the reports record several.
 
     """
-    from ldpsql.bulk.columns.mechanisms import row_of
+    from ldpsql.bulk.columns import row_of
     from ldpsql.bulk.fingerprints import of_source
     from ldpsql.registry.recorded import recorded
     from ldpsql.sql.named import mechanism_of
@@ -117,8 +117,8 @@ def reading(
     sources: list[str], columns: list[str], keys: list[str], mechanism: str | None, estimator: str, database: str
 ) -> Iterator[list[Reports]]:
     """Open sources of reports of one mechanism, after a check that none records another; see `drawn_by` and `compared`."""
-    from ldpsql.bulk.columns.mechanisms import drawn_apart, row_part
-    from ldpsql.bulk.reading.sources import sql_of
+    from ldpsql.bulk.columns import drawn_apart, row_part
+    from ldpsql.bulk.sources import sql_of
     from ldpsql.engine.functions import struct_text
     from ldpsql.estimates.fitting import estimator_of_shares
     from ldpsql.quoting import quoted

@@ -68,7 +68,7 @@ def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
 def _run(con: DuckDBPyConnection, text: str, form: Format) -> None:
     from duckdb import ExpectedResultType
 
-    from ldpsql.bulk.recording import recorded_by
+    from ldpsql.bulk.releases import recorded_by
     from ldpsql.engine.interrupting import interruptible
     from ldpsql.sql.drawing import DrawingFunctions
 

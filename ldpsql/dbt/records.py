@@ -8,7 +8,7 @@ from typing import Any
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.fingerprints import Marking
-from ldpsql.bulk.recording import marking_of_query
+from ldpsql.bulk.releases import marking_of_query
 from ldpsql.sql.drawing import DrawingFunctions
 
 

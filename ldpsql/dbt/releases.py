@@ -22,7 +22,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.charging import return_charge
 from ldpsql.bulk.releases import charge_permanent, people, permanent_columns, refuse_others
-from ldpsql.bulk.writing.tables import write_token, written_tokens
+from ldpsql.bulk.sinks import write_token, written_tokens
 from ldpsql.dbt.models import is_permanent, ldp_meta
 from ldpsql.engine.identity import Identity, identity_of
 from ldpsql.errors import InvalidParameter, LdpError, NotReleased

@@ -16,7 +16,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.charging import Charge, Charged, charge_of, return_charge
-from ldpsql.bulk.reading.sources import sql_of
+from ldpsql.bulk.sources import sql_of
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_statement
 from ldpsql.engine.interrupting import interruptible
 from ldpsql.engine.threads import one_thread

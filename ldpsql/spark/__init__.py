@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ldpsql.bulk.charging import Charged
-from ldpsql.bulk.columns.chosen import chosen_columns
-from ldpsql.bulk.columns.mechanisms import Columns
-from ldpsql.bulk.columns.projection import Projection
+from ldpsql.bulk.columns import Columns, Projection
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.frames import estimate as estimate_counts
-from ldpsql.bulk.writing.orders import Order, check_order
+from ldpsql.bulk.orders import Order, check_order
+from ldpsql.bulk.run import chosen_columns
 from ldpsql.channels.randomness import random_words
 from ldpsql.domains.columns import is_record
 from ldpsql.engine.identity import Identity

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.bulk.charging import Charge
-from ldpsql.bulk.columns.mechanisms import check_columns
-from ldpsql.bulk.columns.projection import Projection
+from ldpsql.bulk.columns import Projection
+from ldpsql.bulk.sources import check_columns
 from ldpsql.errors import NotReleased
 from ldpsql.errors.boundary import withheld_stream
 from ldpsql.ledger.permanent_charges import charge_columns_once

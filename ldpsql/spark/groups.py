@@ -9,10 +9,19 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.bulk.fingerprints import agreed
-from ldpsql.bulk.groups.cells import CELLS_AT_ONCE
-from ldpsql.bulk.groups.learning import Learned
-from ldpsql.bulk.groups.rows import CELL, PLACE, check_keys, keys_named, numbers_of, result_columns, rows_of, schema_of
-from ldpsql.bulk.many_groups import groups_at_once
+from ldpsql.bulk.many_groups import (
+    CELL,
+    CELLS_AT_ONCE,
+    PLACE,
+    Learned,
+    check_keys,
+    groups_at_once,
+    keys_named,
+    numbers_of,
+    result_columns,
+    rows_of,
+    schema_of,
+)
 from ldpsql.domains.columns import plain
 from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, in_order, learnt_of, learnt_of_order, refuse_pairs
 from ldpsql.engine.threads import one_thread

@@ -12,10 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldpsql.bulk.charging import Charge
-from ldpsql.bulk.columns.projection import Projection
-from ldpsql.bulk.permanent import Permanent, is_permanent, permanent_of
-from ldpsql.bulk.reported import reported_in
+from ldpsql.bulk.charging import Charge, is_permanent, permanent_of, reported_in
+from ldpsql.bulk.columns import Permanent, Projection
 from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld_stream
 from ldpsql.ledger.digests import DIGEST, SIZE

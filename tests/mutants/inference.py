@@ -360,14 +360,14 @@ MUTANTS = (
         "tests/test_functionals.py::test_impossible_reports_are_counted_and_not_named",
     ),
     Mutant(
-        "ldpsql/bulk/groups/cells.py",
+        "ldpsql/bulk/many_groups.py",
         "            if len(starts) > 1:\n                return table, starts",
         "            if len(starts) > 1:\n                return table, np.append(starts, table.num_rows)",
         "a group that is cut by the end of a step is estimated in two parts",
         "tests/test_many_groups.py::test_groups_in_steps_are_the_groups_of_one_statement",
     ),
     Mutant(
-        "ldpsql/bulk/groups/runs.py",
+        "ldpsql/bulk/many_groups.py",
         "if self.cursor.execute(query).fetchall() != [(before,)]:",
         "if False:",
         "a run goes on with reports that have changed",

@@ -149,28 +149,28 @@ MUTANTS = (
     ),
     # Random order
     Mutant(
-        "ldpsql/bulk/writing/shuffling.py",
+        "ldpsql/bulk/shuffling.py",
         "return _untied(before[0], same, words) if len(same) else before[0]",
         "return before[0]",
         "rows with equal keys stay in the order of the source",
         "tests/test_shuffling.py::test_all_orders_of_four_are_equally_likely",
     ),
     Mutant(
-        "ldpsql/bulk/writing/shuffling.py",
+        "ldpsql/bulk/shuffling.py",
         "order[order == blank] = rest",
         "order[order == blank] = np.sort(rest)",
         "reports that fill blank positions are sorted",
         "tests/test_shuffling.py::test_all_arrangements_of_numbers_are_equally_likely",
     ),
     Mutant(
-        "ldpsql/bulk/writing/shuffling.py",
+        "ldpsql/bulk/shuffling.py",
         "joined, order = pa.concat_batches(batches), permutation(rows)",
         "joined, order = pa.concat_batches(batches), pa.array(range(rows))",
         "rows of a bucket stay in the order of the source",
         "tests/test_shuffling.py::test_scattered_rows_come_in_all_orders_equally_likely",
     ),
     Mutant(
-        "ldpsql/bulk/writing/orders.py",
+        "ldpsql/bulk/orders.py",
         "            reports = self._shuffled(Scattered([file]), range(self.buckets), encoded=True)",
         "            reports = self._reports(part, encoded=True)",
         "a table is written in the order of its source",

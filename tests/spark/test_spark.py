@@ -19,7 +19,7 @@ from scipy.stats import chi2_contingency
 import ldpsql
 from ldpsql import Charge, Key
 from ldpsql import spark as ldp_spark
-from ldpsql.bulk.groups.rows import result_columns
+from ldpsql.bulk.many_groups import result_columns
 from ldpsql.errors import (
     BudgetExceeded,
     DestinationExists,

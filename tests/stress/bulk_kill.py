@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pyarrow as pa
 
-from ldpsql.bulk.writing.staging import staging_folder
+from ldpsql.bulk.staging import staging_folder
 from ldpsql.ledger import Ledger, Policy
 
 ROWS, FILES = 6_000_000, 6

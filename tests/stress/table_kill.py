@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 
-from ldpsql.bulk.writing.staging import staging_folder
+from ldpsql.bulk.staging import staging_folder
 from ldpsql.ledger import Ledger, Policy
 
 ROWS = 300_000

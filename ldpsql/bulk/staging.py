@@ -12,18 +12,95 @@ A file gets its suffix only after all parts are complete: before that, no patter
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from ldpsql.bulk.writing.disk import delete, disk_refusals, foreign_files, locked_folder
-from ldpsql.errors import DestinationExists, DestinationRefused, UnfinishedRun
+from ldpsql import system
+from ldpsql.errors import DestinationExists, DestinationRefused, LdpError, UnfinishedRun
+from ldpsql.places import Place
 from ldpsql.system import synced
+
+_PUBLISHED = re.compile(r"([^/]+=[^/]*/)*part-\d{5,}(_\d+)?(\.tmp|\.parquet)?")  # what a run writes into a folder
+
+
+@contextmanager
+def disk_refusals() -> Iterator[None]:
+    """Within a ``with`` block, raise DestinationRefused if the file system fails: its own message may name folders."""
+    try:
+        yield
+    except OSError:
+        raise DestinationRefused(
+            "the disk refused to write, to synchronise or to rename",
+            "check the disk; then go on with the run: --resume, or resume=True",
+        ) from None
+
+
+def locked_folder(folder: Path) -> int:
+    """Create a folder unless it exists, lock it, and return its handle; the lock ends with the process.
+
+    Raises:
+        DestinationRefused: if the folder cannot be created, or is a link or another user's.
+        UnfinishedRun: if another process has locked it.
+
+    """
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle = system.opened(folder)
+    except OSError:
+        raise _no_folder(folder) from None
+    try:
+        _lock(folder, handle)
+    except LdpError:
+        os.close(handle)
+        raise
+    if system.stands_for(folder, handle):
+        return handle
+    os.close(handle)  # the last owner of the lock removed the folder in the meantime
+    return locked_folder(folder)
+
+
+def _lock(folder: Path, handle: int) -> None:
+    if not system.is_own(handle):
+        raise _no_folder(folder)
+    try:
+        system.lock(handle)
+    except BlockingIOError:
+        raise UnfinishedRun("another run is writing to this destination", "wait until it has ended") from None
+    except OSError:
+        raise DestinationRefused("the destination's file system cannot lock folders", "write to a local disk") from None
+
+
+def _no_folder(folder: Path) -> DestinationRefused:
+    return DestinationRefused(
+        f"the destination cannot be written, or {folder.name} next to it is a link or another user's folder",
+        "the destination's folder must exist and be writable",
+    )
+
+
+def foreign_files(folder: Path) -> int:
+    """Return how many files in a folder were not written by a run, judging by their names; 0 if it is not a folder."""
+    if not folder.is_dir():
+        return 0
+    inside = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir() or not any(path.iterdir())]
+    return sum(path.is_symlink() or not _PUBLISHED.fullmatch(path.relative_to(folder).as_posix()) for path in inside)
+
+
+def delete(path: Path) -> None:
+    """Delete what a run wrote; files that somebody else put into a folder that is being replaced stay there."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink()
+    elif path.name != "replaced" or not foreign_files(path):
+        shutil.rmtree(path)
+
 
 _STAGED = re.compile(r"state\.json|state\.tmp|whole|replaced|(part|drawn)-\d{5,}(\.tmp)?")
 _COMPLETE = re.compile(r"(part|drawn)-\d{5,}")
@@ -261,4 +338,92 @@ def already_exists(name: str) -> DestinationExists:
     return DestinationExists(
         f"the destination already exists: {name}",
         "choose another, or replace it: --replace, in Python replace=True",
+    )
+
+
+# Reports that go to a URL are staged on this machine, and the complete file is uploaded. An object store shows an object when
+# its upload is complete, so a run that is killed leaves nothing under the name of the destination. Several objects do not
+# appear at once: a folder of files cannot be published there.
+
+
+T = TypeVar("T")
+
+
+class Upload(Staging):
+    """The staging folder of a URL, on this machine."""
+
+    place: Place
+
+    def exists(self) -> bool:
+        """Whether there is a file at the URL."""
+        return _of_store(lambda: self.place.state() is not None)
+
+    def _rename(self, staged: Path, *, replace: bool) -> None:
+        try:
+            _of_store(lambda: self._uploaded(staged, replace=replace))
+        except FileExistsError:
+            if not self._is_there(staged):  # otherwise an earlier run was killed after its upload
+                raise already_exists(self.place.path.name) from None
+
+    def _uploaded(self, staged: Path, *, replace: bool) -> None:
+        mode = "overwrite" if replace else "create"
+        self.place.files_system().put_file(str(staged), self.place.text, mode=mode)
+
+    def _is_there(self, staged: Path) -> bool:
+        """Return whether the staged file is what the URL holds."""
+        with tempfile.TemporaryDirectory(dir=self.folder.parent) as folder:
+            copy = Path(folder, "copy")
+            _of_store(lambda: self.place.files_system().get_file(self.place.text, str(copy)))
+            return filecmp.cmp(staged, copy, shallow=False)
+
+
+@contextmanager
+def staging_at(place: Place, suffix: str) -> Iterator[Staging]:
+    """Lock the staging folder of a path or a URL; see `Staging.at`."""
+    if not place.is_url:
+        with Staging.at(Path(place.text), suffix) as staging:
+            yield staging
+        return
+    with Upload.at(_beside(place), suffix) as upload:
+        upload.place = place
+        yield upload
+
+
+def staged_at(place: Place) -> Path:
+    """Return the staging folder of a path or a URL: for a URL it is in the folder for temporary files (``TMPDIR``)."""
+    return staging_folder(_beside(place) if place.is_url else Path(place.text))
+
+
+def check_url(place: Place, *, folder: bool) -> None:
+    """Refuse a URL to which reports cannot be published at once.
+
+    Raises:
+        DestinationRefused: if it is on the web, or stands for a folder.
+
+    """
+    if place.scheme in ("http", "https"):
+        raise DestinationRefused("addresses on the web can only be read", "write to a file, or to a store such as s3://")
+    if place.is_url and folder:
+        raise DestinationRefused(
+            "the files of a folder do not appear at a URL at once, so a run that is killed would publish some of them",
+            "name one file, such as s3://bucket/reports.parquet, or write a folder on this machine and copy it",
+        )
+
+
+def _beside(place: Place) -> Path:
+    """Return the path on this machine that stands for a URL, by its name and a hash of it."""
+    return Path(tempfile.gettempdir(), f"{place.path.name}-{sha256(place.shown.encode()).hexdigest()[:16]}")
+
+
+def _of_store(call: Callable[[], T]) -> T:
+    """Return what a call of a store returns; its own message may hold secrets."""
+    try:
+        return call()
+    except (LdpError, FileExistsError):
+        raise
+    except Exception as error:  # noqa: BLE001  # each store has its own errors
+        kind = type(error).__name__
+    raise DestinationRefused(
+        f"the store refused the destination with an error of the kind '{kind}'",
+        "does the bucket exist, and may these credentials write to it? Then go on with the run: --resume, or resume=True",
     )

@@ -1,1 +1,0 @@
-"""Which columns of a source are perturbed, by which mechanism, and which are kept."""

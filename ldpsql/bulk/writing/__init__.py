@@ -1,1 +1,0 @@
-"""Files and tables of reports: drawn, shuffled, written next to the destination, and renamed to it."""
