@@ -128,10 +128,7 @@ class PairResponse(Channel):
         return np.bincount(drawn, minlength=self.inputs)
 
     def between_sets(self, most: Fraction, together: int) -> Witness | None:  # noqa: ARG002  # one symbol shows one pair
-        """Return a bound of the ratio of two sets, by construction; None if it is infinite.
-
-        A response that shows one symbol z has P(z|set) = s + (P(z|z) - s) w. Here s is its chance from any other key, and w
-        the chance of its key to be drawn.
+        """Return a bound of the ratio of two sets, by construction; None if it is infinite. `PROOFS.md` has its proof.
 
         Args:
             most: the largest chance of a key to be drawn.

@@ -3,8 +3,7 @@
 The channel is a post-processing of a simpler one on a grid of points, ``points`` x ``points`` of them in each cell, that
 extends beyond the rectangle as far as the noise reaches. From the centre of the value's cell, the point at squared distance n
 (in steps of the grid) has the weight ``falling[n]``; and every point has at least the weight ``spread`` whatever the value is.
-Each point then goes to its cell, or to the nearest cell of the rectangle. So the ratios of two values are at most those at a
-point, (falling[n] + spread) / (falling[m] + spread): one row of whole numbers to certify.
+Each point then goes to its cell, or to the nearest cell of the rectangle. `PROOFS.md` says why the weights of points decide.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Proof by whole numbers that noise on the plane keeps an epsilon for each unit of Euclidean distance.
 
-The weight W(n) of a point depends on its squared distance n from the centre of the value's cell, and never rises. Two values
-are at least one cell apart, and at least as far as the distances of any point from them differ. So the noise keeps the claim if
+With W(n) the weight of a point at squared distance n from the centre of the value's cell, that is
 
     W(n) <= e^(epsilon max(1, sqrt(m) - sqrt(n))) W(m)    for all n < m,  with distances in cells.
 
-For m within one cell of n the largest such m decides. For the others, ln W(n) + epsilon sqrt(n) must not fall from n to any m
-at least one cell farther: a running maximum decides. Doubles accept pairs that are farther from the limit than they can err,
-and whole numbers decide about the others.
+`channels/PROOFS.md` says why.
+
+Doubles accept pairs that are farther from the limit than they can err, and whole numbers decide about the others.
 """
 
 from __future__ import annotations
