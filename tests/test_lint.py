@@ -86,6 +86,83 @@ SCRIPTS = {
     "broken": ("CREATE TABLE r AS SELECT ldp.perturb(city, m) FROM people WHERE city = 'Li", [(1, "statement")]),
     "only spoken of": ("/* ldp.perturb(x, m) */ SELECT 'ldp.perturb(x, m)' -- ldp.perturb(x, m)", []),
 }
+# What follows CREATE TABLE r AS, and how the only finding in it begins; an empty string for none.
+STORED = {
+    "value": ("SELECT city, ldp.perturb(city, m) AS r FROM people ORDER BY random()", "it stores the values"),
+    "value by star": ("SELECT *, ldp.perturb(city, m) AS r FROM people ORDER BY random()", "it stores the values"),
+    "value by COLUMNS": ("SELECT COLUMNS(*), ldp.perturb(city, m) FROM people ORDER BY random()", "it stores the values"),
+    "value in an expression": (
+        "SELECT lower(p.city), ldp.perturb(p.city, m) FROM people AS p ORDER BY random()",
+        "it stores the values",
+    ),
+    "value in a subquery": (
+        "FROM (SELECT id, city, ldp.perturb(city, m) AS r FROM people) ORDER BY random()",
+        "it stores the values",
+    ),
+    "value joined again": (
+        "WITH a AS (SELECT id, ldp.perturb(city, m) AS r FROM people) "
+        "SELECT a.r, p.city FROM a JOIN people AS p USING (id) ORDER BY random()",
+        "it stores the values",
+    ),
+    "value joined to rows": (
+        "SELECT r.*, p.city FROM ldp.perturb_rows(people, {city: m}) AS r JOIN people AS p USING (id) ORDER BY random()",
+        "it stores the values",
+    ),
+    "value of one of a row": (
+        "SELECT age, ldp.perturb({city: city, age: age}, m) FROM people ORDER BY random()",
+        "it stores the values",
+    ),
+    "value in a scalar subquery": (
+        "SELECT p.city, (SELECT ldp.perturb(p.city, m)) FROM people AS p ORDER BY random()",
+        "it stores the values",
+    ),
+    "left out": ("SELECT * EXCLUDE (city), ldp.perturb(city, m) FROM people ORDER BY random()", ""),
+    "replaced": ("SELECT * REPLACE (ldp.perturb(city, m) AS city) FROM people ORDER BY random()", ""),
+    "left out later": ("SELECT id, r FROM (SELECT *, ldp.perturb(city, m) AS r FROM people) ORDER BY random()", ""),
+    "join": (
+        "SELECT ldp.perturb(p.city, m) FROM people AS p JOIN visits USING (id) ORDER BY random()",
+        "it perturbs rows after",
+    ),
+    "cross join": ("SELECT ldp.perturb(city, m) FROM people, range(2) ORDER BY random()", "it perturbs rows after"),
+    "semi join": ("SELECT ldp.perturb(p.city, m) FROM people AS p SEMI JOIN visits USING (id) ORDER BY random()", ""),
+    "one row": ("SELECT ldp.perturb(city, m) FROM people, (SELECT max(day) FROM visits) ORDER BY random()", ""),
+    "union": (
+        "FROM (SELECT ldp.perturb(city, m) FROM people UNION ALL SELECT ldp.perturb(city, m) FROM people) ORDER BY random()",
+        "both sides of UNION",
+    ),
+    "union of two tables": (
+        "FROM (SELECT ldp.perturb(city, m) FROM people UNION ALL SELECT ldp.perturb(city, m) FROM others) ORDER BY random()",
+        "",
+    ),
+    "inlined CTE": (
+        "WITH a AS NOT MATERIALIZED (SELECT id, ldp.perturb(city, m) AS r FROM people) "
+        "SELECT x.r FROM a AS x JOIN a AS y USING (id) ORDER BY random()",
+        "a CTE that is NOT",
+    ),
+    "CTE": (
+        "WITH a AS (SELECT id, ldp.perturb(city, m) AS r FROM people) "
+        "SELECT x.r FROM a AS x JOIN a AS y USING (id) ORDER BY random()",
+        "",
+    ),
+    "predicate": ("SELECT ldp.perturb(city, m) FROM people WHERE city = 'Lima' ORDER BY random()", "it chooses rows"),
+    "predicate in a subquery": (
+        "SELECT ldp.perturb(city, m) FROM (FROM people WHERE city < 'M') ORDER BY random()",
+        "it chooses rows",
+    ),
+    "first by value": (
+        "SELECT ldp.perturb(city, m) FROM (FROM people ORDER BY city LIMIT 3) ORDER BY random()",
+        "it chooses rows",
+    ),
+    "no NULLs": ("SELECT ldp.perturb(city, m) FROM people WHERE city IS NOT NULL AND age > 17 ORDER BY random()", ""),
+    "mechanism of the value": (
+        "SELECT ldp.perturb(age, ldp.krr(age / 10, range(100))) FROM people ORDER BY random()",
+        "it makes a mechanism",
+    ),
+    "ordered by the report": ("SELECT ldp.perturb(city, m) AS r FROM people ORDER BY r", ""),
+    "ordered by all": ("SELECT region, ldp.perturb(city, m) AS r FROM people ORDER BY 2, region DESC", ""),
+    "not ordered by all": ("SELECT region, ldp.perturb(city, m) AS r FROM people ORDER BY r", "it stores reports in the order"),
+    "a macro named like a function": ("SELECT ldp.perturb(day, day()) FROM people ORDER BY random()", ""),
+}
 # Texts in which a comment is not what it seems to be, or a string, or a name.
 LEXED = [
     r"SELECT '\' AS a, f(x), ' '",
@@ -184,6 +261,25 @@ def test_what_draws_is_volatile_and_what_is_volatile_draws_unless_it_says_otherw
 def test_what_gives_values_away_is_found_in_files(tmp_path: Path, text: str, expected: list[tuple[int, str]]) -> None:
     (tmp_path / "a.sql").write_text(text, encoding="utf-8")
     assert linted_files(tmp_path) == expected
+
+
+@pytest.mark.parametrize(("query", "problem"), STORED.values(), ids=STORED.keys())
+@pytest.mark.parametrize("statement", ["CREATE TABLE r AS {}", "INSERT INTO r {}", "COPY ({}) TO 'r.parquet'"])
+def test_values_next_to_reports_and_rows_that_are_drawn_twice_are_found(
+    tmp_path: Path, statement: str, query: str, problem: str
+) -> None:
+    (tmp_path / "a.sql").write_text(statement.format(query))
+    problems = [row["problem"] for row in json.loads(printed("lint", str(tmp_path), "--format", "json"))]
+    assert [found.startswith(problem) for found in problems] == [True] * bool(problem), problems
+
+
+def test_a_model_and_what_is_allowed_on_purpose_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "model.sql").write_text("SELECT city, ldp.perturb(city, m) FROM {{ ref('people') }} ORDER BY random()")
+    (tmp_path / "on_purpose.sql").write_text(
+        "CREATE TABLE r AS SELECT city, ldp.perturb(city, m) /* ldpsql: allow */ FROM people ORDER BY random()"
+    )
+    found = json.loads(printed("lint", str(tmp_path), "--format", "json"))
+    assert [Path(row["file"]).name for row in found] == ["model.sql"]
 
 
 def test_macros_of_one_file_are_seen_in_another_and_the_exit_code_says_so(tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ def lint(
 
     It finds views, macros, generated columns and checks that draw new reports whenever they are used, and reports that are
     stored in the order of the rows: CREATE TABLE AS, INSERT, COPY and UPDATE without ORDER BY random(). It also finds reports
-    inside IN, NULLIF or CASE x WHEN, which DuckDB may draw several times for a row.
+    inside IN, NULLIF or CASE x WHEN, which DuckDB may draw several times for a row; rows that are drawn twice by a join, UNION
+    or a CTE; values stored next to their reports; rows chosen by such a value, and mechanisms made from it.
 
     It also finds columns of reports in GROUP BY, WHERE, JOIN, DISTINCT, comparisons, aggregates and windows, and says what to
     write instead. Columns are reports if these files draw them, or if Parquet files or comments of the database record it.

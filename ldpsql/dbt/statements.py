@@ -10,9 +10,11 @@ from dbt_common.events.functions import warn_or_error
 
 from ldpsql.dbt.models import redraws_on_purpose, refuse_redrawn
 from ldpsql.errors import Redrawn
+from ldpsql.sql.calls import Calls
 from ldpsql.sql.drawing import DrawingFunctions, Draws
+from ldpsql.sql.leaks import leaks
 from ldpsql.sql.scripts import IN_ORDER, SHUFFLE
-from ldpsql.sql.structure import keeps_order
+from ldpsql.sql.structure import keeps_order, parsed
 from ldpsql.sql.tokens import Statement, statements
 
 _ENDS = {"commit", "end"}  # a transaction
@@ -32,7 +34,7 @@ class StatementChecks:
         self._warned: set[str] = set()
 
     def check(self, sql: str, connection: str, drawing: DrawingFunctions) -> Any:
-        """Refuse a statement that perturbs and does not store what it draws; warn if reports keep the order of the rows.
+        """Refuse a statement that perturbs and does not store what it draws; warn if what it stores gives values away.
 
         Returns:
             The node whose reports the statement draws; None if it draws none.
@@ -57,16 +59,23 @@ class StatementChecks:
         if node is not None:
             refuse_redrawn([node], drawing)
             _refuse_hook(node, sql)
-            self._warn_of_order(node, [statement for statement in statements(sql) if drawing.draws(statement)])
+            self._warn_of_leaks(node, [statement for statement in statements(sql) if drawing.draws(statement)], drawing)
         elif command != _ASKED_FOR:
             raise Redrawn(f"{connection} perturbs whenever dbt runs it", "perturb in a model, materialized as incremental")
         return node
 
-    def _warn_of_order(self, node: Any, perturbing: list[Statement]) -> None:
-        """Warn once of a node that stores reports in the order of the rows."""
-        if node.unique_id not in self._warned and any(map(keeps_order, perturbing)):
+    def _warn_of_leaks(self, node: Any, perturbing: list[Statement], drawing: DrawingFunctions) -> None:
+        """Warn once of a node whose reports keep the order of the rows, or are stored next to what gives values away."""
+        if node.unique_id in self._warned:
+            return
+        trees = [tree for statement in perturbing if (tree := parsed(statement.sql)) is not None]
+        found = [f"{leak.problem}; {leak.remedy}" for tree in trees for leak in leaks(tree, Calls(drawing))]
+        if any(map(keeps_order, perturbing)):
+            found.insert(0, f"{IN_ORDER}; {SHUFFLE}")
+        if found:
             self._warned.add(node.unique_id)
-            warn_or_error(AdapterEventWarning(name="ldpsql", base_msg=f"{node.name}: {IN_ORDER}; {SHUFFLE}", args=[]))
+        for text in found:
+            warn_or_error(AdapterEventWarning(name="ldpsql", base_msg=f"{node.name}: {text}", args=[]))
 
 
 def _refuse_hook(node: Any, sql: str) -> None:

@@ -9,7 +9,9 @@ from sqlglot import exp
 
 from ldpsql.sql.calls import Calls
 from ldpsql.sql.drawing import DrawingFunctions
+from ldpsql.sql.leaks import leaks
 from ldpsql.sql.lineage import Files, Reader, Relation, Report, Tables, path_of
+from ldpsql.sql.lint import Finding
 from ldpsql.sql.structure import parsed
 from ldpsql.sql.templates import is_template, model_of, plain_sql
 from ldpsql.sql.tokens import Statement, statements
@@ -33,6 +35,7 @@ class Project:
 
         """
         self._parsed = {path: _parsed(path, text) for path, text in texts.items()}
+        self._models = {path for path, text in texts.items() if is_template(text)}
         self._calls = Calls(drawing, _calling(text for text in texts.values()))
         self.tables = Tables(files)
 
@@ -46,6 +49,13 @@ class Project:
             for statement, tree in trees:
                 if _ALLOWED not in statement.sql:
                     yield from ((path, statement, use) for use in uses(self._read(tree)[0]))
+
+    def leaks(self) -> Iterable[tuple[Path, Statement, Finding]]:
+        """Yield what statements that store reports give away about the values, with their files."""
+        for path, trees in self._parsed.items():
+            for statement, tree in trees:
+                if _ALLOWED not in statement.sql and (not isinstance(tree, exp.Query) or path in self._models):
+                    yield from ((path, statement, finding) for finding in leaks(tree, self._calls))
 
     def _define(self, path: Path, tree: exp.Expr) -> bool:
         """Add what a statement makes to the tables; return whether anything changed."""

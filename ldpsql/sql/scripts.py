@@ -51,8 +51,9 @@ def lint_files(paths: Iterable[Path], tables: Iterable[tuple[tuple[str, ...], Re
     project = Project(texts, drawing, of_file)
     for path, relation in [*of_settings(), *tables]:
         project.tables.define(path, relation)
+    leaked = [Place(str(path), statement.line, finding) for path, statement, finding in project.leaks()]
     used = [Place(str(path), statement.line + max(use.line, 1) - 1, misused(use)) for path, statement, use in project.uses()]
-    return sorted([*drawn, *used], key=lambda place: place[:2])
+    return sorted([*drawn, *leaked, *used], key=lambda place: place[:2])
 
 
 def _files(path: Path) -> list[Path]:

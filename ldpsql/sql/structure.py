@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlglot import exp, parse
-from sqlglot.errors import SqlglotError
+from sqlglot import ErrorLevel, exp, parse
+from sqlglot.errors import ParseError, SqlglotError
 
 from ldpsql.sql.tokens import Statement
 
@@ -22,12 +22,22 @@ def parsed(sql: str) -> exp.Expr | None:
     """Return the tree of a statement, or None if sqlglot cannot parse all of it."""
     with _quiet():
         try:
-            trees = parse(sql, dialect="duckdb")
+            trees = _trees(sql)
         except (SqlglotError, RecursionError):
             return None
     if len(trees) != 1 or trees[0] is None or trees[0].find(exp.Command):
         return None
     return trees[0]
+
+
+def _trees(sql: str) -> list[exp.Expr | None]:
+    """Return the trees of statements; a macro may have the name of a function that needs arguments, such as ``day()``."""
+    try:
+        return parse(sql, dialect="duckdb", error_level=ErrorLevel.RAISE)
+    except ParseError as error:
+        if not all(str(part["description"]).startswith("Required keyword") for part in error.errors):
+            raise
+        return parse(sql, dialect="duckdb", error_level=ErrorLevel.IGNORE)
 
 
 def only_declared(sql: str) -> frozenset[str]:
@@ -94,11 +104,18 @@ def _shuffled(query: exp.Expr) -> bool:
     """Return whether the rows of a query come in random order."""
     order = query.args.get("order")
     if order is not None:
-        return isinstance(order.expressions[0].this, exp.Rand | exp.Uuid)
+        return isinstance(order.expressions[0].this, exp.Rand | exp.Uuid) or _by_all_columns(query, order)
     if isinstance(query, exp.Subquery | exp.Paren):
         return _shuffled(query.this)
     tables = list(query.find_all(exp.Table, exp.UDTF, exp.Values))
     return bool(tables) and all(map(_is_rows, tables))
+
+
+def _by_all_columns(query: exp.Expr, order: exp.Expr) -> bool:
+    """Return whether rows are sorted by all their columns, so that their order tells nothing that they do not show."""
+    keys = {key.this.name.lower() for key in order.expressions if isinstance(key.this, exp.Column | exp.Literal)}
+    columns = query.named_selects if isinstance(query, exp.Query) and not query.is_star else []
+    return bool(columns) and all({name.lower(), str(place)} & keys for place, name in enumerate(columns, 1))
 
 
 def _is_rows(table: exp.Expr) -> bool:
