@@ -6,6 +6,7 @@ Macros are created in the order of the file names, and the macros of all other f
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from ldpsql.functions import (
     SOURCES,
     Column,
     Handles,
+    InvalidSpec,
     Macros,
     Scalar,
     Settings,
@@ -30,6 +32,12 @@ from ldpsql.functions import (
     values_of,
 )
 from ldpsql.mechanisms import Domain, Mechanism, Product, certify
+
+_COLUMN = re.compile(
+    r"U?(?:TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|BOOLEAN|BLOB|UUID|INTERVAL|DATE|TIME.*|DECIMAL\(.*|.*\]"
+    r'|STRUCT\((?:"?[\w ]+"? (?:VARCHAR|ENUM\(.*\))|"ldpsql:.*)\)',
+    re.DOTALL,
+)
 
 
 @guarded
@@ -67,6 +75,24 @@ def _values_type(text: str, of: pa.Scalar) -> str:
     if isinstance(of, pa.StringScalar) and own.startswith("STRUCT("):
         return next((kind for name, kind in fields_of(own).items() if name.casefold() == str(of).casefold()), own)
     return own
+
+
+@guarded
+def mechanism_kind(kinds: Texts) -> pa.Array:
+    """Return a pattern that matches anything, if a mechanism may have each of these types.
+
+    Args:
+        kinds: the types in SQL; that of a row of a string has the name of the column, or the SQL of any other string, which
+            DuckDB knows while it binds a statement.
+
+    """
+    for kind in plain(kinds).to_pylist():
+        if _COLUMN.fullmatch(kind or ""):
+            raise InvalidSpec(
+                "a column stands in the place of the mechanism",
+                "the column comes first, and a macro has brackets: ldp.perturb(city, city())",
+            )
+    return pa.array([".*"] * len(kinds), pa.string())
 
 
 @guarded
@@ -109,6 +135,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer the macros with which all others read a mechanism."""
     return [
         Scalar("__ldp_place", place, "VARCHAR"),
+        Scalar("__ldp_mechanism_kind", mechanism_kind, "VARCHAR"),
         Scalar("__ldp_mechanism_values", values, "VARCHAR"),
         Scalar("__ldp_mechanism_type", struct_type, "VARCHAR"),
         Scalar("__ldp_values_type", values_type, "VARCHAR"),

@@ -9,9 +9,11 @@ CREATE OR REPLACE MACRO ldp._draws_by(handle) AS ldp._allowed(__ldp_draws(ldp._s
 CREATE OR REPLACE MACRO ldp._draws(m) AS ldp._draws_by(__ldp_drawn(m));
 CREATE OR REPLACE MACRO ldp._report_by(x, m) AS ldp._report(x, ldp._draws(m), (m).reports, (m).reports);
 CREATE OR REPLACE MACRO ldp._report_of
-    (x, m, kind VARCHAR) AS ldp._report_by(x, from_json(__ldp_mechanism_values(m), __ldp_mechanism_type(m || ''))),
+    (x, m, kind VARCHAR) AS ldp._report_by(x, from_json(
+        __ldp_mechanism_values(m || regexp_extract('', __ldp_mechanism_kind(ldp._name(m)))), __ldp_mechanism_type(m || ''))),
     (x, m, kind) AS ldp._report_by(x, m);
-CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report_of(x, m, m);
+-- The condition is bound first, so that what is wrong with the mechanism is an error before DuckDB looks for an overload.
+CREATE OR REPLACE MACRO ldp.perturb(x, m) AS CASE WHEN regexp_extract('', __ldp_mechanism_kind(typeof(m))) = '' THEN ldp._report_of(x, m, m) END;
 
 CREATE OR REPLACE MACRO ldp._mixed_report(x, handle, m) AS ldp._report(x, handle, ldp._reports(m), ldp._reports(m));
 -- The level must not depend on the value: it is published as it is.

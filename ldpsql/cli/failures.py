@@ -16,6 +16,7 @@ from ldpsql.errors.wording import of_ldpsql, of_macro, withheld_message, without
 
 _MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
 _NO_OVERLOAD = re.compile(r"Macro \w+\(\) does not support the supplied arguments")
+_CANDIDATE = re.compile(r"Macro (\w+)\(\) does not support .*?Candidate macros:\n\t([^\n]+)", re.DOTALL)
 _RECORDED = re.compile(r"Macro (?:estimate|estimate_by|crosstab)\(\) does not support the supplied arguments")
 _OPTION = re.compile(r"\b(deadline|stop|confidence|intervals|misfit|tolerance|max_iterations)\s*:?=", re.IGNORECASE)
 _NOT_FOUND = re.compile(r"Referenced column \"(\w+)\"|has multiple\b.* that match the supplied arguments", re.DOTALL)
@@ -28,6 +29,18 @@ _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
     'The "structure" argument in function "from_json" must be a constant expression': (
         "a column or a subquery holds a mechanism as text",
         "make it there with its constructor, such as ldp.krr(1, ['a', 'b']), or write the text into the call",
+    ),
+    'Could not find key "domain" in struct': (
+        "a column stands in the place of the mechanism",
+        "the column comes first, and a macro has brackets: ldp.ibu(city, city())",
+    ),
+    "Table function cannot contain subqueries": (
+        "a subquery stands in the place of a table",
+        "name it first: WITH t AS (SELECT ...) FROM ldp.estimate(t, city)",
+    ),
+    'Function "read_': (
+        "a call stands in the place of a table",
+        "write the path itself, such as FROM ldp.estimate('reports.csv', city, city())",
     ),
     'is a Macro Function. "DISTINCT", "FILTER"': (
         "DuckDB allows DISTINCT, FILTER and ORDER BY only in its own aggregates",
@@ -83,7 +96,7 @@ def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
     if message is None:
         return Failure("LDP901", *withheld_message(error), 1)
     hint = _about_a_plugin(str(error)) or _about_an_option(message, typed) or _about_the_mechanism(message, typed)
-    hint = hint or _about_an_equals_sign(message, typed)
+    hint = hint or _about_an_equals_sign(message, typed) or _about_arguments(str(error), typed)
     return Failure("LDP903", message, hint or "DuckDB's own words about the statement", 1)
 
 
@@ -108,6 +121,12 @@ def _about_an_equals_sign(message: str, typed: str) -> str:
     name = missing and (missing[1] or r"\w+")
     compared = name and re.search(rf"\bldp\.\w+\s*\((?:[^;]*?[(,])?\s*({name})\s*=(?![=>])", typed, re.IGNORECASE)
     return f"named arguments are written with :=, such as {compared[1]} := ..." if compared else ""
+
+
+def _about_arguments(message: str, typed: str) -> str:
+    """Return the arguments of a function of ldpsql that was called with others, else nothing."""
+    called = _CANDIDATE.search(message)
+    return f"write ldp.{called[2]}" if called and re.search(rf"\bldp\.{called[1]}\s*\(", typed, re.IGNORECASE) else ""
 
 
 def _about_a_plugin(message: str) -> str:

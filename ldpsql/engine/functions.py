@@ -147,6 +147,7 @@ def guarded(function: Callable[..., R]) -> Callable[..., R]:
         del columns
         # Raised outside of the handlers, so that no other exception and no frame with a column comes along.
         refusal.__context__ = refusal.__cause__ = None
+        refusal.before = "\n"
         raise refusal.with_traceback(None)
 
     call.__name__, call.__doc__, call.__annotations__ = function.__name__, function.__doc__, {}

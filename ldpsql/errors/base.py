@@ -34,6 +34,7 @@ class LdpError(Exception):
 
     code: ClassVar[str] = "LDP000"
     exit_code: ClassVar[int] = 1
+    before = ""  # a line break if DuckDB quotes the text after words of its own
 
     def __init__(self, message: str, hint: str = "", **facts: object) -> None:
         super().__init__(message)
@@ -45,4 +46,4 @@ class LdpError(Exception):
     def __str__(self) -> str:
         stop = "" if self.hint.endswith("?") else "."
         hint = f" Hint: {self.hint}{stop}" if self.hint else ""
-        return f"[{self.code}] {self.message}.{hint}"
+        return f"{self.before}[{self.code}] {self.message}.{hint}"

@@ -25,10 +25,10 @@ _OF_STATEMENTS = (
     duckdb.TransactionException,
     duckdb.NotImplementedException,
 )
-_OURS = re.compile(r"[\w ]+: Python exception [\w ]+: \w+: \[(LDP\d{3})\] (.*?)\.(?: Hint: (.*?)\.?)?", re.DOTALL)
+_OURS = re.compile(r"[\w ]+: Python exception [\w ]+: \w+:\s+\[(LDP\d{3})\] (.*?)\.(?: Hint: (.*?)\.?)?", re.DOTALL)
 _OF_MACRO = re.compile(r"Invalid Input Error: \[(LDP\d{3})\] (.*?)\.?(?: Hint: (.*?)\.?)?", re.DOTALL)
 _CALLS_ERROR = re.compile(r"\berror\s*\(", re.IGNORECASE)
-_SUGGESTED = re.compile(r"\n+(Did you mean:? \"\w+\"\??)", re.DOTALL)  # in a CatalogException, from the catalog
+_SUGGESTED = re.compile(r"\n+(Did you mean:? \"[\w.]+\"\??)", re.DOTALL)  # in a CatalogException, from the catalog
 _APPENDED = re.compile(r"\s*(Candidate (?!functions)\w+:|Did you mean|LINE \d+:).*", re.DOTALL)
 _ECHO = re.compile(r"\n\nLINE (\d+): (.*)\n *\^+", re.DOTALL)
 _SIGNATURES = re.compile(r"\n\tCandidate functions:.*", re.DOTALL)  # of functions, not of columns

@@ -204,4 +204,4 @@ def _may_quote(error: duckdb.Error) -> bool:
     if "Candidate bindings" in str(error):
         return True
     names_only = isinstance(error, duckdb.BinderException | duckdb.CatalogException | duckdb.IOException)
-    return not names_only and re.search(r"executing the UDF: \w+: \[LDP\d{3}\]", str(error)) is None
+    return not names_only and re.search(r"executing the UDF: \w+:\s+\[LDP\d{3}\]", str(error)) is None

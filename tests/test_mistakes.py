@@ -1,0 +1,119 @@
+"""Mistakes of a newcomer in SQL: each is answered in one sentence, on a line of its own, with a remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+from duckdb import DuckDBPyConnection
+
+import ldpsql
+from ldpsql.cli.failures import failure
+
+# Each statement, what DuckDB itself shows, and the remedy: in the same message, or in DuckDB's words with that of `ldpsql sql`.
+MISTAKES: dict[str, tuple[str, str, str]] = {
+    "an equals sign for a named argument": (
+        "SELECT ldp.perturb(city, ldp.krr(epsilon = 1, domain = ['Lima', 'Oslo'])) FROM people",
+        'Referenced column "epsilon"',
+        "named arguments are written with :=, such as epsilon := ...",
+    ),
+    "a misspelt table as a string": ("FROM ldp.estimate('report', city)", 'Did you mean "reports"', 'Did you mean "reports"'),
+    "a missing domain": (
+        "SELECT ldp.perturb(city, ldp.krr(1)) FROM people",
+        "krr(epsilon, domain, ",
+        "write ldp.krr(epsilon, domain, ",
+    ),
+    "a column of another type": ("SELECT ldp.perturb(age, city()) FROM people", "[LDP304]", "cast the column"),
+    "mechanism and column exchanged": (
+        "SELECT ldp.perturb(city(), city) FROM people",
+        "[LDP104]",
+        "the column comes first, and a macro has brackets",
+    ),
+    "a number in the place of the mechanism": (
+        "SELECT ldp.perturb(age, age) FROM people",
+        "[LDP104]",
+        "the column comes first, and a macro has brackets",
+    ),
+    "brackets of a macro forgotten": (
+        "SELECT ldp.ibu(city, city) FROM reports",
+        "Could not find key",
+        "the column comes first, and a macro has brackets",
+    ),
+    "a misspelt value in the domain": (
+        "SELECT ldp.perturb(city, ldp.krr(1, ['Lima', 'Olso', 'Rome'])) FROM people",
+        "[LDP302]",
+        "add it, or write outside := 'as:VALUE'",
+    ),
+    "a raw column instead of reports": ("SELECT ldp.ibu(city, city()) FROM people", "[LDP305]", "was a raw column passed"),
+    "reports of another epsilon": (
+        "SELECT ldp.ibu(city, ldp.krr(3, ['Lima', 'Oslo', 'Rome', 'Kyiv'])) FROM reports",
+        "[LDP408]",
+        "estimate with the mechanism that drew them",
+    ),
+    "epsilon 0": ("SELECT ldp.krr(0, ['a', 'b'])", "[LDP101]", "1 is a common choice"),
+    "a negative epsilon": ("SELECT ldp.krr(-1, ['a', 'b'])", "[LDP101]", "above 0, at most 32"),
+    "a word as epsilon": ("SELECT ldp.krr('one', ['a', 'b'])", "[LDP101]", "above 0, at most 32"),
+    "a misspelt function": ("SELECT ldp.purturb(city, city()) FROM people", 'Did you mean "perturb"', 'Did you mean "perturb"'),
+    "a function without its catalog": (
+        "SELECT perturb(city, city()) FROM people",
+        'Did you mean "ldp.perturb"',
+        'Did you mean "ldp.perturb"',
+    ),
+    "a subquery as the table": (
+        "FROM ldp.estimate((SELECT city FROM reports), city)",
+        "Table function cannot contain subqueries",
+        "WITH t AS (SELECT ...) FROM ldp.estimate(t, city)",
+    ),
+    "a reader as the table": (
+        "FROM ldp.estimate(read_csv('reports.csv'), city, city())",
+        'Function "read_csv" is a table function',
+        "write the path itself",
+    ),
+    "one mechanism for a whole row": (
+        "FROM ldp.perturb_rows(people, city())",
+        "[LDP103]",
+        "write FROM ldp.perturb_rows(",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[DuckDBPyConnection]:
+    """Lend a plain connection of DuckDB with people and their reports."""
+    with duckdb.connect() as con:
+        ldpsql.attach(con)
+        con.execute(
+            """CREATE TABLE people AS SELECT ['Lima', 'Oslo', 'Rome'][1 + i % 3] AS city, i AS age FROM range(300) t(i);
+            CREATE MACRO city() AS ldp.krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv']);
+            CREATE TABLE reports AS FROM ldp.perturb_rows(people, {city: city()});"""
+        )
+        yield con
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_answered_in_one_sentence_with_a_remedy(plain: DuckDBPyConnection, mistake: str) -> None:
+    statement, shown, remedy = MISTAKES[mistake]
+    with pytest.raises(duckdb.Error) as refused:
+        plain.execute(statement).fetchall()
+    message = str(refused.value)
+    assert shown in message
+    if ours := re.search(r"^\[LDP\d{3}\] .*$", message, re.MULTILINE):  # on a line of its own, after DuckDB's words
+        assert re.fullmatch(r"\[LDP\d{3}\] (?:(?!\. ).)+\. Hint: .*[.?]", ours[0])
+        assert remedy in ours[0]
+    else:
+        assert len(message) < 300 + len(statement)
+    answer = failure(refused.value, statement)
+    assert remedy in f"{answer.message}\n{answer.hint}"
+
+
+def test_counting_reports_as_if_they_were_values_is_found_by_lint_and_comparing_them_is_refused(
+    plain: DuckDBPyConnection,
+) -> None:
+    with plain.cursor() as con:
+        con.execute("CREATE VIEW cities AS SELECT city, count(*) AS n FROM reports GROUP BY city")
+        assert con.execute("SELECT remedy FROM ldp.lint() WHERE name = 'main.cities'").fetchall()[0][0].count("ldp.estimate")
+        con.execute("DROP VIEW cities")
+        with pytest.raises(duckdb.ConversionException):
+            con.execute("SELECT count(*) FROM reports WHERE city = 'Lima'")
