@@ -90,7 +90,7 @@ def test_statements_remember_what_they_began_with_until_others_take_the_place() 
     ("sql", "hint"),
     [
         ("FROM people, LATERAL (SELECT ldp.perturb(people.city, city()) AS x)", "LATERAL"),
-        ("SELECT ldp.perturb(city, city) FROM people", "ldp.krr"),
+        ("SELECT ldp.ibu(city, city) FROM people", "ldp.krr"),
     ],
 )
 def test_the_command_line_says_what_to_write_instead(con: DuckDBPyConnection, sql: str, hint: str) -> None:
