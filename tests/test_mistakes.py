@@ -37,9 +37,9 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         "the column comes first, and a macro has brackets",
     ),
     "brackets of a macro forgotten": (
-        "SELECT ldp.ibu(city, city) FROM reports",
-        "Could not find key",
-        "the column comes first, and a macro has brackets",
+        "SELECT ldp.ibu(city, city) FROM people",
+        'The "structure" argument',
+        "a macro with brackets",
     ),
     "a misspelt value in the domain": (
         "SELECT ldp.perturb(city, ldp.krr(1, ['Lima', 'Olso', 'Rome'])) FROM people",

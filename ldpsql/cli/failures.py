@@ -28,11 +28,7 @@ _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
     ),
     'The "structure" argument in function "from_json" must be a constant expression': (
         "a column or a subquery holds a mechanism as text",
-        "make it there with its constructor, such as ldp.krr(1, ['a', 'b']), or write the text into the call",
-    ),
-    'Could not find key "domain" in struct': (
-        "a column stands in the place of the mechanism",
-        "the column comes first, and a macro has brackets: ldp.ibu(city, city())",
+        "make it with a constructor, such as ldp.krr(1, ['a', 'b']); write the text in a call, and a macro with brackets",
     ),
     "Table function cannot contain subqueries": (
         "a subquery stands in the place of a table",
