@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
+from datetime import date
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, LedgerMissing, PolicyMismatch, UnknownName
@@ -21,6 +24,7 @@ SAID = """collector = "Example Ltd"
 purpose = "Plan trains | buses"
 people = "Customers"
 recipient = "Planning"
+retention = "A year"
 frequency = "1 week"
 """
 TABLE = """[tables.people]
@@ -35,6 +39,7 @@ privacy_unit = "person_id"
 epsilon_budget = 4
 budget_window = "30 days"
 """
+WHOLE = TABLE + SAID + LEDGER
 OURS = r"ldp|\breports?\b|ledger|mechanism|channel|domain|\brows?\b|perturb|\bk-?rr\b|square_wave|release|certif|estimator|toml"
 
 
@@ -49,6 +54,74 @@ def statement(path: Path, form: str = ".md", *options: str) -> str:
     made = path.parent / f"statement{form}"
     printed("statement", *options, "--settings", str(path), "-o", str(made))
     return made.read_text(encoding="utf-8")
+
+
+# The fields of the public registry of deployments in July 2026: the type of each, or what it may say; * must be there.
+REGISTRY: dict[str, dict[str, object]] = {
+    "basic*": {
+        **{f"{name}*": str for name in ("name", "description", "intended_use", "data_product_region", "publication_date")},
+        "data_curators*": list,
+        "data_product_type*": {"Summary statistics", "Machine learning model", "Dataset", "Synthetic data", "Interactive API"},
+        "data_product_sector": {"Technology", "Healthcare", "Education", "Government", "Energy", "Finance"},
+    },
+    "dp_variant": {
+        "variant_name": {"Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP", "Custom"},
+        "data_domain": str,
+        "unprotected_quantities": str,
+    },
+    "privacy_loss": {
+        **dict.fromkeys(("privacy_unit", "privacy_unit_details", "privacy_parameters_details"), str),
+        "privacy_parameters": dict,
+    },
+    "deployment_model": {
+        **dict.fromkeys(("model_name_details", "actors", "release_type_details", "data_source_type_details"), str),
+        "access_type_details": str,
+        "model_name": {"Local", "Central", "Shuffle", "Federated", "Varies"},
+        "release_type": {"One release", "Many releases"},
+        "data_source_type": {"Static", "Dynamic"},
+        "access_type": {"Interactive", "Non-interactive"},
+    },
+    "accounting": dict.fromkeys(("post_processing", "composition"), str),
+    "implementation": dict.fromkeys(("preprocessing_and_hyperparameter_tuning", "mechanisms", "justification"), str),
+    "administrative": {"sources": str, "notes": str, "registry_authors*": list},
+}
+
+
+def registered(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the deployment of the entry in the registry, after a check of its fields."""
+    whole = yaml.safe_load(statement(path, ".yaml"))
+    assert re.fullmatch("[a-z0-9_]+", whole.pop("url_slug"))
+    deployment = whole.pop("deployment")
+    assert whole == {"status": "Draft", "tier": 3}
+    required = {name for name in REGISTRY if name.endswith("*")}
+    assert {name.strip("*") for name in required} <= deployment.keys() <= {name.strip("*") for name in REGISTRY}
+    for name, fields in REGISTRY.items():
+        held = deployment[name.strip("*")]
+        assert {field.strip("*") for field in fields if field.endswith("*")} <= held.keys()
+        for field, value in held.items():
+            expected = fields.get(field, fields.get(f"{field}*"))
+            assert value in expected if isinstance(expected, set) else type(value) is expected, (name, field, value)
+            assert value
+    assert deployment["privacy_loss"]["privacy_parameters"].keys() <= {"epsilon", "delta", "rho"}
+    date.fromisoformat(deployment["basic"]["publication_date"])
+    return deployment
+
+
+@pytest.mark.parametrize("settings", ["TABLE", "TABLE + SAID + LEDGER", "EVERY_ITEM", "PERMANENT"])
+def test_the_entry_has_the_fields_of_the_public_registry_and_answers_a_reviewer(tmp_path: Path, settings: str) -> None:
+    entry = registered(
+        written(tmp_path, {"TABLE": TABLE, "EVERY_ITEM": EVERY_ITEM, "PERMANENT": PERMANENT}.get(settings, WHOLE))
+    )
+    said = {name: " ".join(map(str, part.values())) for name, part in entry.items()}
+    answers = ("SHA-256 of the code", "Floating point", "Timing", "Platform", "Random bits")
+    assert [answer for answer in answers if answer not in said["implementation"]] == []
+    assert "Adversaries" in said["deployment_model"]
+    assert said["implementation"].count("(passed)") == len(entry["dp_variant"]["data_domain"].split("; "))
+    assert "FAILED" not in said["implementation"]
+    if settings == "TABLE + SAID + LEDGER":
+        stated = ("Example Ltd", "Plan trains", "Customers", "Planning", "1 week", "A year", "at most epsilon 4 for a person")
+        assert [word for word in stated if word not in str(entry)] == []
+        assert "Not stated" not in str(entry)
 
 
 def figures(path: Path) -> dict[str, tuple[str, ...]]:
@@ -111,7 +184,7 @@ def test_permanent_answers_cost_a_year_what_different_answers_cost(tmp_path: Pat
     said = statement(path)
     assert "the same answer reveals nothing more" in said
     assert "when an answer of a person changes" in said
-    assert "a year as planned: 64" in statement(path, ".json")
+    assert "a year as planned: 64" in statement(path, ".yaml")
     assert differing(tmp_path, PERMANENT, PERMANENT.replace("true", "false")) == ("weaker", "permanent reports")
 
 
@@ -128,9 +201,9 @@ def test_an_epsilon_per_distance_has_its_own_figures_and_says_what_it_does_not_p
         "A year as planned: 1 collection, two answers one unit apart": "0.5",
     }
     assert "answers that are far apart can be distinguished" in statement(path)
-    assert json.loads(statement(path, ".json"))["deployment"]["privacy_loss"]["privacy_parameters"] == {
-        "epsilon_per_distance": 0.5
-    }
+    loss = registered(path)["privacy_loss"]
+    assert loss["privacy_parameters"] == {"epsilon": 0.5}
+    assert "epsilon 0.5 per unit of distance" in loss["privacy_parameters_details"]
 
 
 def test_an_epsilon_per_distance_alone_is_never_said_to_be_none(tmp_path: Path) -> None:
@@ -144,7 +217,7 @@ def test_an_epsilon_per_distance_alone_is_never_said_to_be_none(tmp_path: Path) 
     assert facts["Epsilon per unit of distance, one collection"] == "3"
     assert (facts["Epsilon per unit of distance, first year"], "Epsilon, one collection" in facts) == ("none", False)
     assert "exceeds the limit" in open_points(collected)
-    assert "year as planned" not in statement(collected, ".json")
+    assert "year as planned" not in statement(collected, ".yaml")
 
 
 def test_what_can_be_found_out_at_most_is_rounded_up() -> None:
@@ -184,7 +257,9 @@ def test_it_needs_no_word_of_this_project(tmp_path: Path, settings: str) -> None
 
 def test_what_nobody_stated_and_what_nothing_limits_is_to_be_settled_first(tmp_path: Path) -> None:
     bare = open_points(written(tmp_path, TABLE))
-    assert "do not state: who collects, what for, from whom, who receives the answers, how often" in bare
+    assert (
+        "do not state: who collects, what for, from whom, who receives the answers, how long they are kept, how often" in bare
+    )
     assert "nothing stops further collections" in bare
     whole = open_points(written(tmp_path, TABLE + SAID.replace("1 week", "once") + LEDGER))
     assert "do not state" not in whole
@@ -229,7 +304,7 @@ def test_words_of_the_settings_are_text_in_every_form(tmp_path: Path) -> None:
     assert "<script>alert" not in statement(collected, ".html")
     (line,) = (line for line in statement(collected).splitlines() if line.startswith("| What for"))
     assert line == r"| What for | \<script\>alert(1)\</script\> \| \*x\* \# head |"
-    assert json.loads(statement(collected, ".json"))["deployment"]["product"]["intended_use"] == hostile.replace("\\n", "\n")
+    assert registered(collected)["basic"]["intended_use"] == hostile.replace("\\n", "\n")
     named = written(tmp_path, TABLE.replace("tables.people", 'tables."<img src=x> *x*"'))
     assert statement(named).startswith(r"# What is collected: \<img src=x\> \*x\*")
     assert "<img" not in statement(named, ".html")
@@ -256,7 +331,7 @@ def test_settings_that_say_nothing_certain_are_refused(
 def test_the_command_writes_each_form_and_refuses_others(tmp_path: Path) -> None:
     path, run = written(tmp_path, TABLE + SAID), CliRunner().invoke
     assert run(app, ["statement", "--settings", str(path)]).stdout.startswith("# What is collected: people")
-    for name, start in (("s.html", "<!doctype html>"), ("s.md", "# What"), ("s.json", "{")):
+    for name, start in (("s.html", "<!doctype html>"), ("s.md", "# What"), ("s.yaml", "url_slug: ")):
         done = run(app, ["statement", "people", "--settings", str(path), "-o", str(tmp_path / name)])
         assert (done.exit_code, (tmp_path / name).read_text(encoding="utf-8").startswith(start)) == (0, True)
     refused = run(app, ["statement", "--settings", str(path), "-o", str(tmp_path / "s.txt")])

@@ -20,13 +20,13 @@ def statement(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A page (.html), .md, or .json; by default Markdown.", callback=in_a_folder),
+        typer.Option("--output", "-o", help="A page (.html), .md, or .yaml; by default Markdown.", callback=in_a_folder),
     ] = None,
 ) -> None:
     """Write one page that says what a policy collects, from whom, how often, at which epsilon in a year, and what is at risk.
 
-    It needs no knowledge of this software. The policy of a table states collector, purpose, people, recipient and frequency;
-    what it does not state is listed. JSON has the fields of the registry of deployments that NIST proposed.
+    It needs no knowledge of this software. The policy of a table states collector, purpose, people, recipient, retention and
+    frequency; what it does not state is listed. YAML is an entry of the public registry of deployments, at its highest tier.
 
     Example: ldpsql statement people -o statement.html
     """
@@ -37,8 +37,8 @@ def statement(
     from ldpsql.pages import deployment
     from ldpsql.pages import statement as pages
 
-    forms = {".md": pages.markdown, ".html": pages.page, ".json": deployment.entry}
+    forms = {".md": pages.markdown, ".html": pages.page, ".yaml": deployment.entry}
     suffix = ".md" if output is None else output.suffix.lower()
     if suffix not in forms:
-        raise InvalidParameter("a statement is written as .html, .md or .json", "ldpsql statement -o statement.html")
+        raise InvalidParameter("a statement is written as .html, .md or .yaml", "ldpsql statement -o statement.html")
     write_text(forms[suffix](collection(project(file), table, ledger)), output, f"Wrote {output}")

@@ -29,7 +29,7 @@ from ldpsql.registry.registry import registry
 from ldpsql.registry.shares import PER_DISTANCE, check_total, planned, total_of
 from ldpsql.settings import sections
 
-SAID = ("collector", "purpose", "people", "recipient")  # what only people can say, in the policy of a table
+SAID = ("collector", "purpose", "people", "recipient", "retention")  # what only people can say, in the policy of a table
 _PASSES = "its values pass through"
 Level = Fraction | float
 

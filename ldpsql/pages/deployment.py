@@ -1,82 +1,134 @@
-"""A collection as an entry of the registry of deployments of differential privacy that NIST proposed: its fields, as JSON."""
+"""A collection as an entry of the public registry of deployments of differential privacy, at its highest tier: YAML.
+
+The names of the fields are those of https://github.com/opendp/deployments-registry-data in July 2026.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from ldpsql.ledger.collections import Collection
 from ldpsql.ledger.policy import EPSILON, PER_DISTANCE, ROW
+from ldpsql.mechanisms.audit import empirical
+from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.pages.answers import plain, possible
+from ldpsql.registry.fingerprint import digits_of
+
+_DRAWS = 100_000  # of each mechanism, that the audit compares with its claim
+_UNSTATED = "Not stated"
+_CODE = {".py", ".sql", ".c", ".h", ".mjs"}
+_SAFE = (
+    "Floating point: probabilities are whole numbers out of 2^64, draws compare whole numbers with 64 random bits, and claims "
+    "are checked in whole numbers, so the rounding of doubles cannot raise a ratio above the claim. Random bits: ChaCha20 with "
+    "a key of the operating system, or OpenSSL. Platform: DuckDB's spill files, deleted pages and statistics may hold the "
+    "original values on the machine that perturbs; messages and logs of ldpsql hold none. Timing: reports are written in one "
+    "batch in random order, or in the order of the rows if that was asked for; a draw may take longer for some values, which "
+    "only somebody who shares the machine can measure."
+)
+_CHECKED = (
+    "Before it draws, each channel is compared with its claim in whole numbers. Anybody can do so again with `ldpsql-verify`, "
+    "which shares no code with ldpsql, from the output of `ldpsql describe`."
+)
+_ACTORS = (
+    "Everybody whose values are perturbed trusts the machine that perturbs, and nobody else. Adversaries: whoever receives the "
+    "reports, with any other knowledge, any computation, and all other reports. Not defended against: people with access to "
+    "the original values, people who send false reports, and the parameters of plugins that change between collections."
+)
 
 
 def entry(collected: Collection) -> str:
-    """Return the entry as JSON; what the policy does not say is null."""
-    words = collected.words
-    product = {
-        "name": collected.name,
-        "data_curators": [words["collector"]] if "collector" in words else None,
-        "intended_use": words.get("purpose"),
-        "data_product_type": "Individual records, each changed at random",
-        "data_product_region": None,
-        "data_product_sector": None,
-        "description": _description(words),
-        "publication_date": None,
-    }
+    """Return the entry as YAML; what the policy does not say is "Not stated"."""
+    name = re.sub(r"[^a-z0-9]+", "_", collected.name.lower()).strip("_") or "collection"
     deployment = {
-        "product": product,
-        "dp_flavor": _flavor(collected),
+        "basic": _basic(collected),
+        "dp_variant": _variant(collected),
         "privacy_loss": _loss(collected),
-        "model": _model(collected),
-        "accounting": {"post_processing": None, "composition": _composition(collected)},
+        "deployment_model": _model(collected),
+        "accounting": {
+            "post_processing": "Estimates are computed from the reports alone, and cost no further epsilon.",
+            "composition": _composition(collected),
+        },
         "implementation": _implementation(collected),
-        "resources": {"sources": None, "registry_authors": None},
+        "administrative": _administrative(collected),
     }
-    return json.dumps({"status": "Draft", "tier": None, "deployment": deployment}, indent=2, ensure_ascii=False)
+    whole = {"url_slug": name, "status": "Draft", "tier": 3, "deployment": deployment}
+    return "\n".join(_yaml(whole)) + "\n"
 
 
-def _description(words: Mapping[str, str]) -> str | None:
-    parts = (("people", "From"), ("recipient", "Recipient"))
-    return "; ".join(f"{name}: {words[key]}" for key, name in parts if key in words) or None
+def _yaml(value: Any, indent: str = "") -> Iterator[str]:
+    """Yield the lines of a mapping; JSON's texts and numbers are YAML, too."""
+    for key, held in value.items():
+        if isinstance(held, dict):
+            yield f"{indent}{key}:"
+            yield from _yaml(held, f"{indent}  ")
+        elif isinstance(held, list):
+            yield from (f"{indent}{key}:", *(f"{indent}  - {json.dumps(one, ensure_ascii=False)}" for one in held))
+        else:
+            yield f"{indent}{key}: {json.dumps(held, ensure_ascii=False)}"
 
 
-def _flavor(collected: Collection) -> dict[str, Any]:
-    kinds = ("Approximate DP" if collected.delta else "Pure DP", "Metric DP")
-    there = (collected.epsilon(), collected.epsilon(PER_DISTANCE))
-    answers = [f"{column}: {possible(certified)}" for column, certified in collected.items.items()]
+def _basic(collected: Collection) -> dict[str, Any]:
+    words = collected.words
     return {
-        "name": ", ".join(kind for kind, epsilon in zip(kinds, there, strict=True) if epsilon),
+        "name": collected.name,
+        "data_curators": [words.get("collector", _UNSTATED)],
+        "description": f"Records of people, each value changed at random. From: {words.get('people', _UNSTATED)}.",
+        "intended_use": words.get("purpose", _UNSTATED),
+        "data_product_type": "Dataset",
+        "data_product_region": f"That of: {words.get('people', _UNSTATED)}",
+        "publication_date": _published(collected) or datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _published(collected: Collection) -> str | None:
+    """Return the day of the first release of the ledger, None if nothing was released."""
+    return collected.limit.published[0][:10] if collected.limit and collected.limit.published else None
+
+
+def _variant(collected: Collection) -> dict[str, Any]:
+    answers = [f"{column}: {possible(certified)}" for column, certified in collected.items.items()]
+    far, delta = collected.epsilon(PER_DISTANCE), collected.delta
+    return {
+        "variant_name": "Custom" if far else "Approximate DP" if delta else "Pure DP",
         "data_domain": "; ".join(answers),
         "unprotected_quantities": "; ".join(["who takes part, and when", *collected.keep]),
     }
 
 
 def _loss(collected: Collection) -> dict[str, Any]:
-    by_row = collected.unit == ROW
+    by_row, year = collected.unit == ROW, collected.planned()
     once, far, delta = collected.epsilon(), collected.epsilon(PER_DISTANCE), collected.delta
-    parameters = {"epsilon": once, "epsilon_per_distance": far, "delta": delta}
-    year = collected.planned()
-    planned = f"; a year as planned: {plain(year)}" if year and once else ""
+    unit = "a row is a person" if by_row else f"a row of a person; people have a {collected.unit}"
+    parts = [f"epsilon {plain(once)} of one collection"] if once else []
+    parts += [f"epsilon {plain(far)} per unit of distance of one collection (metric privacy)"] if far else []
+    parts += [f"a year as planned: {plain(year)}"] if year and once else []
     return {
         "privacy_unit": "user-level" if by_row else "event-level",
-        "privacy_unit_description": "a row is a person" if by_row else f"a row of a person; people have a {collected.unit}",
-        "privacy_parameters": {name: float(value) for name, value in parameters.items() if value},
-        "privacy_parameters_description": f"of one collection{planned}; {_composition(collected)}",
+        "privacy_unit_details": f"{unit}. Adjacent: any two values of the columns of one row.",
+        "privacy_parameters": {"epsilon": float(once or far)} | ({"delta": float(delta)} if delta else {}),
+        "privacy_parameters_details": "; ".join([*parts, _composition(collected)]),
     }
 
 
 def _model(collected: Collection) -> dict[str, Any]:
+    words, rounds = collected.words, collected.rounds
+    release = {} if rounds is None else {"release_type": "One release" if rounds == 1 else "Many releases"}
     return {
         "model_name": "Local",
-        "model_name_description": "Each answer is replaced at random before it is handed on",
-        "release_type": None
-        if collected.rounds is None
-        else "Single release"
-        if collected.rounds == 1
-        else "Multiple releases",
-        "release_type_description": collected.words.get("frequency"),
+        "model_name_details": "Each value is replaced at random before it is handed on.",
+        "actors": f"Recipient: {words.get('recipient', _UNSTATED)}. {_ACTORS}",
+        **release,
+        "release_type_details": f"How often: {words.get('frequency', _UNSTATED)}. Kept: {words.get('retention', _UNSTATED)}.",
+        "data_source_type": "Static" if rounds == 1 else "Dynamic",
         "access_type": "Non-interactive",
+        "access_type_details": "The recipient gets the reports, and asks the people nothing.",
     }
 
 
@@ -88,10 +140,47 @@ def _composition(collected: Collection) -> str:
     return f"at most epsilon {plain(limit.epsilon(EPSILON))} for a person {f'in {window}' if window else 'in total'}"
 
 
-def _implementation(collected: Collection) -> dict[str, Any]:
-    names = ", ".join(dict.fromkeys(certified.name for certified in collected.items.values()))
+def _implementation(collected: Collection) -> dict[str, str]:
+    from ldpsql import __version__  # noqa: PLC0415  # the package imports this module
+
+    names = "; ".join(
+        f"{column}: {made.name}, fingerprint {digits_of(made.mechanism)}" for column, made in collected.items.items()
+    )
     return {
-        "pre_processing_eda_hyperparameter_tuning": None,
-        "mechanisms": names,
-        "justification": "The exact probabilities of each mechanism are compared with its epsilon before it draws",
+        "preprocessing_and_hyperparameter_tuning": "Domains are declared: ldpsql infers none from the values that it perturbs.",
+        "mechanisms": f"{names}. ldpsql {__version__}, SHA-256 of the code {code_digest()}. {_SAFE}",
+        "justification": f"{_CHECKED} {_tested(collected.items)}",
     }
+
+
+def _tested(items: Mapping[str, CertifiedMechanism]) -> str:
+    """Return what certificates and audits say of each column."""
+    audits = ((column, made, empirical(made.mechanism, _DRAWS)) for column, made in items.items())
+    found = [
+        f"{column}: certified {made.certificate.claim}, exact ratio {made.certificate.ratio}; {audit.draws:,} draws of each of "
+        f"two values prove epsilon at least {audit.epsilon_at_least:.3g} ({'passed' if audit.passed else 'FAILED'})"
+        for column, made, audit in audits
+    ]
+    return f"Adversarial testing with `ldpsql audit`, false alarms below 1e-6: {'; '.join(found)}."
+
+
+def _administrative(collected: Collection) -> dict[str, Any]:
+    unpublished = (
+        "" if _published(collected) else "Nothing is published: publication_date is the day on which this was written. "
+    )
+    return {
+        "notes": f"{unpublished}Settings: SHA-256 {collected.digest}. Written by `ldpsql statement`.",
+        "registry_authors": [collected.words.get("collector", _UNSTATED)],
+    }
+
+
+def code_digest() -> str:
+    """Return the SHA-256 of the code of ldpsql, the same for an installation and a checkout of one version."""
+    digest = sha256()
+    for package in ("ldpsql", "ldpsql.plugins", "ldpsql.udfs"):
+        folder = Path(import_module(package).__path__[0])
+        files = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.suffix in _CODE}
+        for name in sorted(files):
+            if package != "ldpsql" or name.partition("/")[0] not in {"plugins", "udfs"}:
+                digest.update(f"{package}/{name}\n".encode() + files[name].read_bytes())
+    return digest.hexdigest()

@@ -15,7 +15,8 @@ from ldpsql.pages.markup import Markup, joined, tag
 from ldpsql.pages.wording import counted
 
 _LITTLE = 8  # a total epsilon from which on answers are practically open
-_QUESTIONS = dict(zip(WORDS, ("Who collects", "What for", "From whom", "Who receives the answers", "How often"), strict=True))
+_ASKED = ("Who collects", "What for", "From whom", "Who receives the answers", "How long they are kept", "How often")
+_QUESTIONS = dict(zip(WORDS, _ASKED, strict=True))
 _KEPT = "not protected: handed on as it is"
 _MEANING = (
     "Epsilon limits what anybody can find out. Somebody who sees what is handed on about a person can change the odds of any "
@@ -226,7 +227,7 @@ def open_points(collected: Collection) -> Iterator[str]:
     missing = [question.lower() for key, question in _QUESTIONS.items() if key not in collected.words]
     if missing:
         yield f"The settings do not state: {', '.join(missing)}."
-    yield "This page does not state the legal basis, how long the answers are kept, and whom people can ask to delete them."
+    yield "This page does not state the legal basis, and whom people can ask to delete their answers."
     limit, total = collected.limit, collected.epsilon()
     if limit is None:
         yield "No account is kept, so nothing stops further collections from the same people."

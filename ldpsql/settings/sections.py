@@ -90,6 +90,7 @@ class _Table(_Section):
     purpose: str = Field("", description="what the reports are for")
     people: str = Field("", description="whose values they are")
     recipient: str = Field("", description="who receives them")
+    retention: str = Field("", description="how long they are kept")
     frequency: str | None = Field(
         None, description="how often a person is asked: `once`, or the time between, such as `30 days`"
     )  # `frequency_of` checks it
