@@ -11,8 +11,6 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
 
 from ldpsql.mechanisms import (
     CategoricalMechanism,
@@ -116,6 +114,9 @@ def programme(costs: Floats, most: float) -> tuple[Floats, Floats]:
 
     The variables are the least probability m(y) of each report, and what P(y|x) exceeds it by, at most (most - 1) m(y).
     """
+    from scipy.optimize import linprog  # noqa: PLC0415  # slow to import
+    from scipy.sparse import coo_array  # noqa: PLC0415
+
     size = len(costs)
     pair = np.arange(size * size)
     x, y = np.divmod(pair, size)
