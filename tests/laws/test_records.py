@@ -11,7 +11,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
-from duckdb import DuckDBPyConnection
+from duckdb import DuckDBPyConnection, DuckDBPyRelation
 from typer.testing import CliRunner
 
 import ldpsql
@@ -19,6 +19,7 @@ from ldpsql.errors import LdpError
 from tests.commands import app, python
 
 Road = Callable[[DuckDBPyConnection, Path, str | None], Any]
+Diagnosed = Callable[[DuckDBPyConnection, Path, str], str]  # the record of reports that are named
 RIGHT = "krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv'])"
 WRONG = "krr(3, ['Lima', 'Oslo', 'Rome', 'Kyiv'])"
 
@@ -40,6 +41,10 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
             CREATE TABLE moved AS FROM reports;
             ALTER TABLE moved RENAME COLUMN city TO town;
             ALTER TABLE moved RENAME TO elsewhere;
+            CREATE TABLE by_value AS SELECT id, ldp.perturb(city, city()) AS city FROM people;
+            CREATE TABLE by_subquery AS FROM ldp.perturb_rows(people, {{city: (SELECT city())}}, keep := ['id']);
+            COPY by_value TO '{folder}/by_value.parquet';
+            COPY by_subquery TO '{folder}/by_subquery.parquet';
             COPY reports TO '{folder}/reports.parquet';
             COPY reports TO '{folder}/parts' (FORMAT parquet, PER_THREAD_OUTPUT);
             EXPORT DATABASE '{folder}/exported' (FORMAT parquet);"""
@@ -200,6 +205,48 @@ def test_reports_that_only_this_statement_or_transaction_sees_need_no_mechanism(
             assert con.execute(statement).fetchall() == expected, statement
         grouped = con.execute("WITH chosen AS (FROM w.joined) FROM ldp.estimate_by(chosen, city, n)").fetchall()
         assert [(*row[1:],) for row in grouped] == expected
+
+
+def diagnosed(source: str) -> Diagnosed:
+    query = f"SELECT (ldp.diagnose(city, ldp.{RIGHT})).record FROM {source}"
+    return lambda con, folder, drawn: con.execute(query.format(folder=folder, drawn=drawn)).fetchall()[0][0]
+
+
+def estimated_from(read: Callable[[DuckDBPyRelation, Path], Any]) -> Diagnosed:
+    def road(con: DuckDBPyConnection, folder: Path, drawn: str) -> str:
+        return ldpsql.estimate(read(con.table(drawn), folder / f"{drawn}.parquet"), "city", RIGHT).diagnosis.record
+
+    return road
+
+
+def noted(*source: str) -> Diagnosed:
+    def road(_: DuckDBPyConnection, folder: Path, drawn: str) -> str:
+        arguments = ["estimate", *(part.format(folder=folder, drawn=drawn) for part in source), "-m", RIGHT]
+        return "unrecorded" if "unrecorded" in CliRunner().invoke(app, arguments).stderr else "recorded"
+
+    return road
+
+
+UNRECORDED: dict[str, Diagnosed] = {
+    "table": diagnosed("{drawn}"),
+    "copy that renames": diagnosed("(SELECT town AS city FROM (SELECT city AS town FROM {drawn}))"),
+    "join": diagnosed("(SELECT drawn.city FROM {drawn} AS drawn JOIN people USING (id))"),
+    "Parquet": diagnosed("'{folder}/{drawn}.parquet'"),
+    "relation": estimated_from(lambda table, _: table),
+    "frame of Arrow": estimated_from(lambda table, _: table.to_arrow_table()),
+    "frame of Polars": estimated_from(lambda _, file: pl.read_parquet(file)),
+    "path": estimated_from(lambda _, file: file),
+    "command on a file": noted("{folder}/{drawn}.parquet", "city"),
+    "command on a table": noted("{drawn}", "city", "-d", "{folder}/warehouse.duckdb"),
+}
+
+
+@pytest.mark.parametrize("drawn", ["by_value", "by_subquery"])
+@pytest.mark.parametrize("road", UNRECORDED)
+def test_reports_of_a_scalar_call_and_of_a_subquery_are_unrecorded_on_every_road(
+    con: DuckDBPyConnection, warehouse: Path, road: str, drawn: str
+) -> None:
+    assert UNRECORDED[road](con, warehouse, drawn) == "unrecorded"
 
 
 MIXING = (
