@@ -34,6 +34,7 @@ from ldpsql.engine.arguments import (
     lists_of,
     structs_with,
 )
+from ldpsql.engine.asking import SHOWN, Asked, answers
 from ldpsql.engine.forms import (
     counted_by_form,
     drawn_by_form,
@@ -67,7 +68,7 @@ from ldpsql.engine.groups import (
 from ldpsql.engine.identity import parts
 from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.measured import all_measured, measured, number_structs
-from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, struct_sql, values_type
+from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, struct_sql, type_of_values, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import (
@@ -98,8 +99,9 @@ from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.fitting import estimator_of_shares, estimator_of_top
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.independence import Columns, Independence, independence
-from ldpsql.estimates.measures import FIELDS
+from ldpsql.estimates.measures import FIELDS, TableFunctional
 from ldpsql.estimates.narrowing import narrowed
+from ldpsql.estimates.question import REQUIRED
 from ldpsql.estimates.rappor_files import collection_shares
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import bound_of, check_line, check_ordered, scale_of
@@ -143,6 +145,7 @@ from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.documents import document_text
 from ldpsql.registry.fingerprint import fingerprint, record_name
 from ldpsql.registry.handles import (
+    ASKED,
     GRIDS,
     MARGINS,
     MEASURES,
@@ -174,6 +177,7 @@ from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, heavy_hitters
 
 __all__ = [
     "API_VERSION",
+    "ASKED",
     "DECLARATIONS",
     "FIELDS",
     "GIVE_LEDGER",
@@ -186,14 +190,17 @@ __all__ = [
     "OF_PLACES",
     "PAIRS",
     "PLANS",
+    "REQUIRED",
     "ROW",
     "SEARCHES",
+    "SHOWN",
     "SIMULATIONS",
     "SOURCES",
     "STATEMENTS",
     "TOPS",
     "Aggregate",
     "AnalyticAudit",
+    "Asked",
     "BadCounts",
     "Booleans",
     "CertifiedMechanism",
@@ -257,6 +264,7 @@ __all__ = [
     "Step",
     "Structs",
     "Summary",
+    "TableFunctional",
     "Takes",
     "TextLists",
     "Texts",
@@ -270,6 +278,7 @@ __all__ = [
     "aggregates",
     "aligned",
     "all_measured",
+    "answers",
     "arrow_fields",
     "as_struct",
     "at_once",
@@ -394,6 +403,7 @@ __all__ = [
     "tops",
     "type_of",
     "type_of_reports",
+    "type_of_values",
     "values_of",
     "values_type",
     "weights",

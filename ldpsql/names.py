@@ -8,7 +8,6 @@ BEST, EMS, IBU, INV, INV_N, INV_P = "best", "ems", "ibu", "inv", "inv_n", "inv_p
 
 ALLOWED = "__ldp_allowed"  # (handle, drawn, statement): the handle, or an error if a policy refuses the draw
 AGREED = "ldp._agreed"  # (reports, name, mechanism): true, or an error if another mechanism is recorded for the column
-COLUMN_VALUES = "ldp._column_values"  # (mechanism, column): the values of a column of the domain
 COLUMN_NAME = "ldp._name"  # (report): text with the name of the column
 COUNTS = "ldp.counts"  # (report, keep): aggregate
 COUNTED_BY = "ldp._counted_by"  # (report, keep, m): the counts of reports whose type does not record another mechanism
@@ -16,7 +15,6 @@ DOMAIN = "ldp._domain"  # (mechanism): the list of its values
 DREW = "ldp._drew"  # (report, m, m): true, or an error if the type of reports records another mechanism
 FEW = "ldp._few"  # (reports, report, keep, mechanism): true, or an error if there are more reports than can be read
 FIRST_LIST = "ldp._first"  # (list, other)
-IN_UNIT = "ldp._in_unit"  # (domain, numbers): an answer in the unit of the domain
 KEPT = "ldp._kept"  # (keep): whether a row is counted
 KIND = "ldp._kind"  # (mechanism): a list of the type of its domain
 NO_MECHANISM = "ldp._no_mechanism"  # (): the error of a mechanism that is NULL

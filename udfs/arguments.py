@@ -18,20 +18,16 @@ from ldpsql.functions import (
     InvalidSpec,
     Macros,
     Scalar,
-    Settings,
     Texts,
     as_struct,
-    fields_of,
     guarded,
     hookimpl,
-    items_of,
-    named_place,
     pattern_of,
     plain,
     read_mechanism,
-    values_of,
+    type_of_values,
 )
-from ldpsql.mechanisms import Domain, Mechanism, Product, certify
+from ldpsql.mechanisms import Domain, Mechanism, certify
 
 _COLUMN = re.compile(
     r"U?(?:TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|BOOLEAN|BLOB|UUID|INTERVAL|DATE|TIME.*|DECIMAL\(.*|.*\]"
@@ -62,19 +58,7 @@ def values_type(types: Texts, ofs: Column) -> pa.Array:
 
     """
     rows = zip(plain(types).to_pylist(), plain(ofs), strict=True)
-    return pa.array([json.dumps([_values_type(text, of)]) for text, of in rows], pa.string())
-
-
-def _values_type(text: str, of: pa.Scalar) -> str:
-    if text.startswith("MAP("):
-        return _values_type(items_of(text), of)
-    fields = fields_of(text) if text.startswith("STRUCT(") else {"domain": text}  # levels whose mechanisms are text: as text
-    if "domain" not in fields:
-        return _values_type(next(iter(fields.values())), of)
-    own = fields["domain"].removesuffix("[]")
-    if isinstance(of, pa.StringScalar) and own.startswith("STRUCT("):
-        return next((kind for name, kind in fields_of(own).items() if name.casefold() == str(of).casefold()), own)
-    return own
+    return pa.array([json.dumps([type_of_values(text, of)]) for text, of in rows], pa.string())
 
 
 @guarded
@@ -109,18 +93,6 @@ def _behind(handle: int) -> Domain:
 
 
 @guarded
-def column_values(handles: Handles, names: Settings) -> pa.Array:
-    """Return for each source of reports the values of a column of its table as text."""
-    lists = []
-    for handle, name in zip(plain(handles).to_pylist(), plain(names).to_pylist(), strict=True):
-        values = values_of(SOURCES.thing(handle))
-        place = named_place(values, name)
-        own = values.parts[place] if isinstance(values, Product) and place is not None else values
-        lists.append(own.listed.written.to_pylist())
-    return pa.array(lists, pa.list_(pa.string()))
-
-
-@guarded
 def place(tables: Texts) -> pa.Array:
     """Return what ``query_table`` takes for each table: the pattern of the Parquet files in a folder; any other name as it is.
 
@@ -140,6 +112,5 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_mechanism_type", struct_type, "VARCHAR"),
         Scalar("__ldp_values_type", values_type, "VARCHAR"),
         Scalar("__ldp_values", domain_values, "VARCHAR[]"),
-        Scalar("__ldp_column_values", column_values, "VARCHAR[]"),
         Macros.beside(__file__),
     ]

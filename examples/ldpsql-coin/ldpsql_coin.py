@@ -4,6 +4,7 @@ Warner, "Randomized response: a survey technique for eliminating evasive answer 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import typer
 from ldpsql.estimators import Estimator, Fit, Likelihood, Status, uniform
 from ldpsql.functions import Macros, Scalar, guarded, plain
 from ldpsql.mechanisms import CategoricalMechanism, Channel, InvalidParameter, KeepOrSpread, Mechanism, certify, hookimpl
+from ldpsql.questions import Domain, Question, Share, condition
 
 
 class Coin(CategoricalMechanism):
@@ -54,6 +56,24 @@ class Steps(Estimator):
 def ldpsql_estimators() -> list[type[Estimator]]:
     """Offer the steps."""
     return [Steps]
+
+
+@dataclass(frozen=True)
+class Yes(Question):
+    """The share of the last value, such as yes of no and yes."""
+
+    name = "yes"
+    summary = "the share of the last value of the domain, with its error and interval"
+
+    def about(self, values: Domain) -> Share:
+        """Return the share of the last value."""
+        return Share(condition(values, values.values[-1]))
+
+
+@hookimpl
+def ldpsql_questions() -> list[type[Question]]:
+    """Offer ``ldp.yes``, and ``estimate.ask("yes")``."""
+    return [Yes]
 
 
 @guarded

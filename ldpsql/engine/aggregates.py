@@ -12,12 +12,10 @@ from ldpsql.engine.functions import CATALOG_NUMBER, Macros
 from ldpsql.names import (
     AGREED,
     COLUMN_NAME,
-    COLUMN_VALUES,
     COUNTED_BY,
     DOMAIN,
     FEW,
     IBU,
-    IN_UNIT,
     RECORD_OF,
     RECORDED,
     TABLE_PLACE,
@@ -26,7 +24,7 @@ from ldpsql.names import (
 from ldpsql.quoting import quoted, text_literal
 
 COUNTS, RECORD = "{counts}", "{record}"
-_CHOOSING = (f"{IN_UNIT}(", f"{DOMAIN}(", f"{COLUMN_VALUES}(")
+_CHOOSING = (f"{DOMAIN}(",)
 _LOCAL = '"ldp counts"'  # no column of a user has this name
 _NAME = '"ldp report"'
 _FEW = '"ldp few"'  # apart from the column: a table may have the name of its column

@@ -10,9 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.engine.groups import counts_of, estimated
-from ldpsql.estimates.functionals import Functional, Quantiles
+from ldpsql.estimates.functionals import Functional
 from ldpsql.estimates.measures import FIELDS
-from ldpsql.estimates.tables import QuantilesOf
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource
 from ldpsql.inference.operators import Floats
@@ -29,7 +28,7 @@ def measured(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, question: Qu
         histograms: maps from reports to numbers.
         handles: the question of each row.
         question: what a handle stands for.
-        fields: names of attributes of the measure, and ``q`` for the levels of quantiles.
+        fields: names of attributes of the measure.
 
     """
     out, empty = np.zeros((len(histograms), len(fields))), np.ones(len(histograms), dtype=np.bool_)
@@ -58,11 +57,9 @@ def _answers(
     """Yield rows and their numbers, whose last axis are the fields."""
     for handle, counts in counts_of(histograms, handles):
         (source, estimator), functional = question(handle)
-        extra = {"q": np.array(functional.levels)} if isinstance(functional, Quantiles | QuantilesOf) else {}
         for rows, estimates in estimated(source, counts, estimator):
             measure = functional.measure(estimates)
-            columns = (extra[field] if field in extra else getattr(measure, field) for field in fields)
-            yield rows, np.stack(np.broadcast_arrays(*columns), axis=-1)
+            yield rows, np.stack([getattr(measure, field) for field in fields], axis=-1)
 
 
 def number_structs(table: Floats, fields: tuple[str, ...], empty: NDArray[np.bool_] | None = None) -> pa.StructArray:

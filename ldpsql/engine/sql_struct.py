@@ -18,7 +18,7 @@ from ldpsql.domains.sql_types import sql_type
 from ldpsql.errors import InvalidSpec
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.parts import Parts
-from ldpsql.quoting import text_literal
+from ldpsql.quoting import fields_of, items_of, text_literal
 from ldpsql.reports import Alphabet, MarkedReports, RowReports
 
 _CONSTRUCTOR = "make the mechanism with its constructor, such as ldp.krr(1, ['a', 'b'])"
@@ -160,3 +160,22 @@ def _sql_type(kind: pa.DataType) -> str:
     if name is None:
         raise InvalidSpec(f"SQL has no values of the type {kind}", _CONSTRUCTOR)
     return name
+
+
+def type_of_values(text: str, of: pa.Scalar) -> str:
+    """Return the type of the values of a mechanism, or of a column of its table, in SQL.
+
+    Args:
+        text: the type of the STRUCT of a mechanism in SQL, or of a MAP or a STRUCT of the mechanisms of levels.
+        of: the name of the column; anything else stands for the values themselves.
+
+    """
+    if text.startswith("MAP("):
+        return type_of_values(items_of(text), of)
+    fields = fields_of(text) if text.startswith("STRUCT(") else {"domain": text}  # levels whose mechanisms are text: as text
+    if "domain" not in fields:
+        return type_of_values(next(iter(fields.values())), of)
+    own = fields["domain"].removesuffix("[]")
+    if isinstance(of, pa.StringScalar) and own.startswith("STRUCT("):
+        return next((kind for name, kind in fields_of(own).items() if name.casefold() == str(of).casefold()), own)
+    return own

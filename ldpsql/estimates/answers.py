@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,14 +12,14 @@ import pyarrow as pa
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.conditions import TableCells, column_of_table, columns_named, named_place, python_condition
+from ldpsql.estimates.conditions import TableCells, columns_named, named_place, python_condition
 from ldpsql.estimates.contrasts import Contrast, difference
 from ldpsql.estimates.independence import Columns, Independence, independence
 from ldpsql.estimates.measures import TableFunctional
 from ldpsql.estimates.narrowing import Q, asked
+from ldpsql.estimates.question import Shown, question_named
 from ldpsql.estimates.scale import scale_of
-from ldpsql.estimates.spans import Quantile, Quantiles
-from ldpsql.estimates.tables import Margin, MeanOf, QuantileOf, Share, VarianceOf
+from ldpsql.estimates.tables import Margin, MeanOf, Share
 
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
@@ -68,7 +69,7 @@ class Answers:
             InvalidDomain: if the values have no order.
 
         """
-        return self._answer(self._mean(of, given))
+        return Answer(*self.ask("mean", of=of, given=given))
 
     def variance(self, of: str | None = None, given: Any = None) -> Answer:
         """Return the variance of a column, in the unit of `mean` squared.
@@ -77,7 +78,7 @@ class Answers:
             InvalidDomain: if the values have no order.
 
         """
-        return self._answer(VarianceOf(*self._place(of, given)))
+        return Answer(*self.ask("variance", of=of, given=given))
 
     def quantile(self, q: float, of: str | None = None, given: Any = None) -> Answer:
         """Return the value of a column below which a share q lies, on the scale of `mean`.
@@ -87,12 +88,35 @@ class Answers:
             InvalidParameter: if q is not between 0 and 1.
 
         """
-        place, where = self._place(of, given)
-        own, _ = column_of_table(self.of.values, place)
-        measure, scale = self._measure(QuantileOf(place, where, quantiles=Quantiles((Quantile(q),)))), scale_of(own)
-        value, low, high = (float(scale[int(at)]) for at in (measure[0], measure[2], measure[3]))
-        low, high = (float(f"{end:.15g}") for end in (low - own.rounding, high + own.rounding))  # 7.7, not 7.699999999999999
-        return Answer(value, measure[1], low, high)
+        return Answer(*self.ask("quantile", q=q, of=of, given=given))
+
+    def ask(self, question: str, **arguments: Any) -> Any:
+        """Return the answer to a question of any plugin, a named tuple, or a list of them: the same as in SQL.
+
+        Args:
+            question: the name of the question, such as 'median'.
+            arguments: its arguments. Dates are numbers of days, times are seconds since 1970.
+
+        Raises:
+            UnknownName: if there is no such question.
+            InvalidParameter: if the arguments do not fit the values.
+
+        """
+        asked = question_named(question).asked(**arguments)
+        functional, unit = asked.about(self.of.values), asked.unit(self.of.values)
+        estimates = self.of.only(self.group)
+        if isinstance(functional, TableFunctional):
+            estimates, functional = self._asked(functional)
+        table, rounding = asked.measured(functional, estimates)
+        numbers = dict(zip(asked.fields, table[0].T, strict=True))
+        if asked.shown is Shown.VALUE:
+            scale = scale_of(unit)
+            for name, reach in (("estimate", 0.0), ("low", -rounding), ("high", rounding)):
+                ends = scale[numbers[name].astype(np.int64)] + reach
+                numbers[name] = np.array([float(f"{end:.15g}") for end in ends])  # 7.7, not 7.699999999999999
+        kind: Any = Answer if asked.fields == Answer._fields else namedtuple("Answer", asked.fields)
+        lines = [kind(*line) for line in np.stack(list(numbers.values()), axis=-1).tolist()]
+        return lines if asked.rows else lines[0]
 
     def margin(self, columns: Sequence[str] | str, given: Sequence[str] | str | None = None) -> pa.Table:
         """Return the table of some columns: a column for each, estimate, std_error, low, high; unknown errors are NULL.

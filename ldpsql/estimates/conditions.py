@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NamedTuple
@@ -175,13 +176,19 @@ def _of_column(values: Product, name: str, one: pa.Scalar) -> tuple[int, tuple[i
 
 def python_condition(values: Domain, given: Any) -> TableCells | None:
     """Return the condition of a Python value, a list, or a dictionary of these by column; see `condition` for its errors."""
-    try:
-        scalar = pa.scalar(_plainer(given))
-    except pa.ArrowException:
-        scalar = None  # leave the exception, which quotes the value
-    if scalar is None:
-        raise InvalidParameter("a condition holds values of different types, or no values", _EXAMPLE)
-    return condition(values, scalar)
+    return condition(values, python_scalar(given))
+
+
+def python_scalar(given: Any) -> pa.Scalar:
+    """Return a Python value, a list, or a dictionary of these as an Arrow scalar.
+
+    Raises:
+        InvalidParameter: if a list holds values of different types.
+
+    """
+    with suppress(pa.ArrowException):  # it quotes the value
+        return pa.scalar(_plainer(given))
+    raise InvalidParameter("a condition holds values of different types, or no values", _EXAMPLE)
 
 
 def _plainer(given: Any) -> Any:

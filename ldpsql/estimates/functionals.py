@@ -10,15 +10,18 @@ does to the mean, the variance, the quantile or the share. Values that are not b
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ldpsql.estimates.estimate import Estimates
 from ldpsql.estimates.linear import linear, sample_mean
 from ldpsql.estimates.measures import Functional, Measure, around, cut_to, normalised
 from ldpsql.estimates.scale import scale_of
 from ldpsql.estimates.spans import Quantile, Quantiles, RangeShare, RangeShares
 from ldpsql.inference.operators import Floats
+
+if TYPE_CHECKING:
+    from ldpsql.estimates.estimate import Estimates
 
 _ROUNDING = 1e-9
 

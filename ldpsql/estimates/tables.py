@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import TableCells, blocks, column_of_table, groups_of, table_of
+from ldpsql.estimates.functionals import Mean, Variance
 from ldpsql.estimates.linear import covariances, linear
 from ldpsql.estimates.measures import Measure, TableFunctional, cut_to, normalised
 from ldpsql.estimates.ratios import Pair, fieller, ratio
@@ -59,6 +61,10 @@ class OfColumn(TableFunctional):
     column: int | None
     given: TableCells | None = None
 
+    def is_plain(self, values: Domain) -> bool:
+        """Return whether the number is about all values of one column."""
+        return self.given is None and not isinstance(values, Product)
+
     @property
     def touched(self) -> frozenset[int]:
         """The places of the columns that the number depends on."""
@@ -72,10 +78,14 @@ class OfColumn(TableFunctional):
 
 @dataclass(frozen=True)
 class MeanOf(OfColumn):
-    """The mean of a column of numbers, dates or times, of all or where a condition holds."""
+    """The mean of a column of numbers, dates or times, of all or where a condition holds; ``unbiased`` is that of `Mean`."""
+
+    unbiased: bool = False
 
     def measure(self, estimates: Estimates) -> Measure:
         """Return the mean of every group."""
+        if self.is_plain(estimates.values):
+            return Mean(self.unbiased).measure(estimates)
         unit = self.unit(estimates.values)
         measure = _ratios(estimates, *self.parts(estimates.values), off=unit.off).at(0)
         return measure.scaled(unit.width, unit.least)
@@ -95,10 +105,14 @@ class MeanOf(OfColumn):
 
 @dataclass(frozen=True)
 class VarianceOf(OfColumn):
-    """The variance of a column, of all or where a condition holds, in its unit squared."""
+    """The variance of a column, of all or where a condition holds, in its unit squared; ``unbiased`` is that of `Variance`."""
+
+    unbiased: bool = False
 
     def measure(self, estimates: Estimates) -> Measure:
         """Return the variance of every group: as in `Variance`, its derivative is (x - mean)^2."""
+        if self.is_plain(estimates.values):
+            return Variance(self.unbiased).measure(estimates)
         mean = MeanOf(self.column, self.given)
         unit = mean.unit(estimates.values)
         top, bottom = mean.parts(estimates.values)
@@ -122,13 +136,18 @@ class QuantilesOf(OfColumn):
     quantiles: Quantiles = field(kw_only=True)
 
     @property
-    def levels(self) -> tuple[float, ...]:
+    def q(self) -> tuple[float, ...]:
         """The share below each quantile."""
         return self.quantiles.levels
 
     def measure(self, estimates: Estimates) -> Measure:
-        """Return positions and errors as `Quantiles` does, from the ratios of nested ranges, each field (groups, quantiles)."""
+        """Return positions and errors as `Quantiles` does, from the ratios of nested ranges, each field (groups, quantiles).
+
+        Without a condition on other values, `Quantiles` has the narrower intervals.
+        """
         values = estimates.values
+        if self.is_plain(values):
+            return self.quantiles.measure(estimates)
         own, scale = column_of_table(values, self.column)
         levels = np.unique(scale)[:-1]
         given = _given(values, self.given)[:, None]

@@ -18,6 +18,7 @@ from ldpsql.domains.columns import family, plain
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import pinned
 from ldpsql.domains.product import Product, of_columns
+from ldpsql.engine.asking import Asked
 from ldpsql.engine.functions import names_withheld
 from ldpsql.engine.groups import check_single
 from ldpsql.errors import InvalidParameter, InvalidSpec
@@ -77,6 +78,7 @@ class Handles(Generic[H]):
 Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated | SomeColumns, Estimator]  # what an estimate needs apart from the counts
 MECHANISMS: Handles[Mechanism] = Handles()
 SOURCES: Handles[Mechanism | Mixed] = Handles()
+ASKED: Handles[Asked] = Handles()
 MEASURES: Handles[tuple[Plan, Functional]] = Handles()
 MARGINS: Handles[tuple[Plan, Margin]] = Handles()
 PAIRS: Handles[tuple[Plan, Columns]] = Handles()

@@ -13,6 +13,7 @@ from ldpsql.hooks import hookspec
 
 if TYPE_CHECKING:
     from ldpsql.engine.functions import Macros, Scalar
+    from ldpsql.estimates.question import Question
     from ldpsql.estimators.base import Estimator
     from ldpsql.mechanisms.base import Mechanism
     from ldpsql.registry.registry import Registry
@@ -31,8 +32,14 @@ def ldpsql_estimators() -> list[type[Estimator]]:
 
 
 @hookspec
+def ldpsql_questions() -> list[type[Question]]:
+    """Offer questions about the values behind reports: classes, not instances."""
+    return []
+
+
+@hookspec
 def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:  # noqa: ARG001  # named for pluggy
-    """Offer SQL functions; ``known`` holds all mechanisms and estimators."""
+    """Offer SQL functions; ``known`` holds all mechanisms, estimators and questions."""
     return []
 
 

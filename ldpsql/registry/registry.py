@@ -6,6 +6,7 @@ A plugin that cannot be used is listed with the reason and changes nothing else.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -18,7 +19,8 @@ from pluggy import PluginValidationError
 
 from ldpsql import settings
 from ldpsql.engine.functions import Macros, Scalar
-from ldpsql.errors import BadSettings, LdpError, NameClash, PluginError
+from ldpsql.errors import BadSettings, LdpError, NameClash, PluginError, UnknownName
+from ldpsql.estimates.question import Question, found_by
 from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.identity import refuse_overrides
@@ -35,6 +37,7 @@ __all__ = ["Plugin", "Registry", "registry"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 S = TypeVar("S", bound=Spec)
+N = TypeVar("N", bound=Spec | Question)
 
 
 class Registry:
@@ -43,6 +46,7 @@ class Registry:
     def __init__(self) -> None:
         self.mechanisms: dict[str, type[Mechanism]] = {}
         self.estimators: dict[str, type[Estimator]] = {}
+        self.questions: dict[str, type[Question]] = {}
         self.constructors: dict[str, str] = {}  # the SQL of each mechanism, written when it was added
         self.commands: dict[str, Callable[..., Any]] = {}  # third parties' commands of `ldpsql`, by name
         self.plugins: list[Plugin] = []
@@ -127,6 +131,7 @@ class Registry:
             self.mechanisms.pop(name, None)
             self.constructors.pop(name, None)
             self.estimators.pop(name, None)
+            self.questions.pop(name, None)
         if self._manager.has_plugin(plugin.name):
             self._manager.unregister(name=plugin.name)
 
@@ -134,20 +139,22 @@ class Registry:
         """Call the hooks of one plugin, check everything it returns, then add it."""
         mechanisms = self._checked(plugin, "ldpsql_mechanisms", Mechanism)
         estimators = self._checked(plugin, "ldpsql_estimators", Estimator)
-        clash = mechanisms.keys() & estimators.keys()
-        if clash:
+        questions = self._named(plugin, "ldpsql_questions", Question)
+        offers: dict[str, Iterable[str]] = {"mechanism": mechanisms, "estimator": estimators, "question": questions}
+        names = Counter(name for offered in offers.values() for name in offered)
+        if clash := [name for name, times in names.items() if times > 1]:
             raise NameClash(f"{plugin.name} offers the name '{min(clash)}' twice")
         commands = self._commands_of(plugin)
         made = {name: constructor(name, kind, trusted=plugin.built_in) for name, kind in mechanisms.items()}
         self.mechanisms |= mechanisms
         self.constructors |= made
         self.estimators |= estimators
+        self.questions |= questions
         self.commands |= commands
-        offers: dict[str, Iterable[str]] = {"mechanism": mechanisms, "estimator": estimators, "command": commands}
-        plugin.offers = [f"{kind} {name}" for kind, offered in offers.items() for name in offered]
+        plugin.offers = [f"{kind} {name}" for kind, offered in (offers | {"command": commands}).items() for name in offered]
         if self._hooks_of(plugin) == 0:
             plugin.reason = "offers nothing: is a function missing its @hookimpl?"
-        self._owners |= dict.fromkeys([*mechanisms, *estimators], plugin.name)
+        self._owners |= dict.fromkeys(names, plugin.name)
 
     def _commands_of(self, plugin: Plugin) -> dict[str, Callable[..., Any]]:
         new: dict[str, Callable[..., Any]] = {}
@@ -162,7 +169,14 @@ class Registry:
         return new
 
     def _checked(self, plugin: Plugin, hook: str, base: type[S]) -> dict[str, type[S]]:
-        new: dict[str, type[S]] = {}
+        new = self._named(plugin, hook, base)
+        for offered in new.values():
+            refuse_overrides(offered)
+            offered.signature()  # raises here, where its plugin is known, if a parameter is beyond description
+        return new
+
+    def _named(self, plugin: Plugin, hook: str, base: type[N]) -> dict[str, type[N]]:
+        new: dict[str, type[N]] = {}
         for offered in self._offered(plugin, hook):
             name = getattr(offered, "name", None)
             if not (isinstance(offered, type) and issubclass(offered, base) and type(name) is str):
@@ -174,8 +188,6 @@ class Registry:
             if name in self._owners or name in self._sql_names:
                 owner = self._owners.get(name) or self._sql_names[name]
                 raise NameClash(f"the name '{name}' is offered by both {owner} and {plugin.name}")
-            refuse_overrides(offered)
-            offered.signature()  # raises here, where its plugin is known, if a parameter is beyond description
             new[name] = offered
         return new
 
@@ -205,7 +217,7 @@ class Registry:
     def _offered_by(self) -> tuple[object, ...]:
         """Return what the functions depend on: the plugins, and what hooks see of the registry."""
         working = [plugin.name for plugin in self.plugins if plugin.status == "ok"]
-        return working, dict(self.mechanisms), dict(self.constructors), dict(self.estimators)
+        return working, dict(self.mechanisms), dict(self.constructors), dict(self.estimators), dict(self.questions)
 
     def _functions_of(self, plugin: Plugin) -> list[Scalar | Macros]:
         try:
@@ -295,6 +307,17 @@ class Registry:
         """
         return read(given, Estimator, self.estimators)
 
+    def question(self, name: str) -> type[Question]:
+        """Return the question of this name.
+
+        Raises:
+            UnknownName: if no plugin offers it.
+
+        """
+        if name not in self.questions:
+            raise UnknownName("question", name, self.questions)
+        return self.questions[name]
+
 
 _LOADING = RLock()  # several threads of DuckDB may be the first to call a function
 
@@ -316,3 +339,4 @@ def _of_process() -> Registry:
 
 
 read_by(lambda spec: registry().mechanism(spec))
+found_by(lambda name: registry().question(name))

@@ -1,0 +1,40 @@
+"""The building blocks of questions: the base classes, and the numbers about a distribution that questions ask for.
+
+A plugin that offers questions imports only from here; the names are stable within one `API_VERSION`.
+"""
+
+from __future__ import annotations
+
+from ldpsql.domains.domain import Domain
+from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.conditions import TableCells, condition, named_place
+from ldpsql.estimates.measures import FIELDS, Functional, Measure
+from ldpsql.estimates.question import NULL, Argument, Question, QuestionOfColumn, Shown
+from ldpsql.estimates.spans import Quantile, Quantiles
+from ldpsql.estimates.tables import MeanOf, QuantileOf, QuantilesOf, Share, VarianceOf
+from ldpsql.hooks import API_VERSION, hookimpl
+
+__all__ = [
+    "API_VERSION",
+    "FIELDS",
+    "NULL",
+    "Argument",
+    "Domain",
+    "Functional",
+    "InvalidParameter",
+    "MeanOf",
+    "Measure",
+    "Quantile",
+    "QuantileOf",
+    "Quantiles",
+    "QuantilesOf",
+    "Question",
+    "QuestionOfColumn",
+    "Share",
+    "Shown",
+    "TableCells",
+    "VarianceOf",
+    "condition",
+    "hookimpl",
+    "named_place",
+]

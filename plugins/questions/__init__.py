@@ -1,0 +1,1 @@
+"""The built-in questions about the values behind reports; a new file is registered automatically."""

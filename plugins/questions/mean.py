@@ -1,0 +1,26 @@
+"""The mean of numbers, dates or times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ldpsql.questions import Domain, MeanOf, Question, QuestionOfColumn, Shown, hookimpl
+
+
+@dataclass(frozen=True)
+class Mean(QuestionOfColumn):
+    """The mean of the values: of dates a time, with an error in days; of times a time, with an error in seconds."""
+
+    name = "mean"
+    summary = "the mean of the values, with its error and interval"
+    shown = Shown.MEAN
+
+    def about(self, values: Domain) -> MeanOf:
+        """Return the mean, of all or where the condition holds."""
+        return MeanOf(*self.where(values))
+
+
+@hookimpl
+def ldpsql_questions() -> list[type[Question]]:
+    """Offer the mean."""
+    return [Mean]

@@ -1,0 +1,80 @@
+"""One quantile, the median, or several quantiles of numbers, dates or times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ldpsql.questions import (
+    FIELDS,
+    Argument,
+    Domain,
+    InvalidParameter,
+    Quantile,
+    QuantileOf,
+    Quantiles,
+    QuantilesOf,
+    Question,
+    QuestionOfColumn,
+    Shown,
+    hookimpl,
+)
+
+
+@dataclass(frozen=True)
+class OneQuantile(QuestionOfColumn):
+    """The smallest value that at least a share q of all values does not exceed."""
+
+    name = "quantile"
+    summary = "the value below which a share q of all values lies, with its interval"
+    shown = Shown.VALUE
+    q: Argument
+
+    def about(self, values: Domain) -> QuantileOf:
+        """Return the quantile, of all or where the condition holds."""
+        return QuantileOf(*self.where(values), quantiles=Quantiles((_quantile(self.q),)))
+
+
+@dataclass(frozen=True)
+class Median(QuestionOfColumn):
+    """The smallest value that at least half of all values do not exceed."""
+
+    name = "median"
+    summary = "the value below which half of all values lie, with its interval"
+    shown = Shown.VALUE
+
+    def about(self, values: Domain) -> QuantileOf:
+        """Return the median, of all or where the condition holds."""
+        return QuantileOf(*self.where(values), quantiles=Quantiles((Quantile(0.5),)))
+
+
+@dataclass(frozen=True)
+class SeveralQuantiles(QuestionOfColumn):
+    """Several quantiles from one estimate, one for each share in the list qs."""
+
+    name = "quantiles"
+    summary = "several quantiles from one estimate, a row for each of the shares in the list qs"
+    shown = Shown.VALUE
+    fields = ("q", *FIELDS)
+    rows = True
+    qs: Argument
+
+    def about(self, values: Domain) -> QuantilesOf:
+        """Return the quantiles, of all or where the condition holds."""
+        if not isinstance(self.qs, pa.ListScalar | pa.LargeListScalar) or not self.qs.is_valid or not len(self.qs.values):
+            raise InvalidParameter("this needs a list of shares between 0 and 1 that is not empty", "such as [0.25, 0.5, 0.75]")
+        return QuantilesOf(*self.where(values), quantiles=Quantiles(tuple(map(_quantile, self.qs.values))))
+
+
+def _quantile(share: Argument) -> Quantile:
+    number = pa.types.is_floating(share.type) or pa.types.is_decimal(share.type) or pa.types.is_integer(share.type)
+    if not number or not share.is_valid:
+        raise InvalidParameter("a quantile needs a share between 0 and 1", "for example 0.5 for the median")
+    return Quantile(float(share.as_py()))
+
+
+@hookimpl
+def ldpsql_questions() -> list[type[Question]]:
+    """Offer the three."""
+    return [OneQuantile, Median, SeveralQuantiles]
