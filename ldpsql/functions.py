@@ -138,7 +138,7 @@ from ldpsql.pairs.densities import estimate_densities
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
 from ldpsql.places import pattern_of
 from ldpsql.privacy.metric import Line
-from ldpsql.privic.step import Step, Summary, full_prior, step
+from ldpsql.privic import Step, Summary, full_prior, step
 from ldpsql.quoting import fields_of, items_of, quoted, text_literal
 from ldpsql.registry.agreement import check_typed, records_in
 from ldpsql.registry.declared import DECLARATIONS

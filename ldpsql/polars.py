@@ -23,8 +23,8 @@ from ldpsql.bulk.run import perturb_batches, perturb_once, perturb_uncharged
 from ldpsql.bulk.shuffling import permutation
 from ldpsql.engine.identity import Identity
 from ldpsql.errors.boundary import withheld
+from ldpsql.ledger.configured import uncharged
 from ldpsql.ledger.permanent import Key
-from ldpsql.ledger.uncharged import uncharged
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import check_policies

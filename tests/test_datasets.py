@@ -30,7 +30,7 @@ from ldpsql.errors import (
     UnknownRelease,
 )
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.witness import digest, others, together
+from ldpsql.ledger.people import digest, others, together
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
 COLUMNS = {"city": CITY}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from ldpsql.ledger.digests import DIGEST, all_among, among, ascending, distinct, keyed_digests, places
+from ldpsql.ledger.people import DIGEST, all_among, among, ascending, distinct, keyed_digests, places
 
 HALVES = [b"\0" * 8, b"\0" * 7 + b"\1", b"\xff" * 8, b"a" * 7 + b"\0"]
 

@@ -33,9 +33,8 @@ from ldpsql.errors import (
 )
 from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.accounts import load, store
 from ldpsql.ledger.entries import clock
-from ldpsql.ledger.file import reading, writing
+from ldpsql.ledger.file import load, reading, store, writing
 from ldpsql.ledger.policy import Cost
 from ldpsql.mechanisms import PureLdp
 from tests import commands, spending

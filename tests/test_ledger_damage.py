@@ -12,7 +12,7 @@ import pytest
 
 from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerError, UnfinishedRun, UnknownRelease
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.layout import FIRST_LAYOUT
+from ldpsql.ledger.file import FIRST_LAYOUT
 from ldpsql.ledger.people import People
 from tests.stress.damage import edit, edits, fill, flips, krr, meaning, outcome, users_of
 

@@ -256,7 +256,7 @@ def test_an_address_of_an_older_ledger_shares_the_budget_of_the_same_address() -
 def test_an_older_ledger_shows_no_secrets_of_addresses(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     address = "https://user:s3cret@example.com/people.parquet?s3cret"
     with monkeypatch.context() as before:
-        for place in ("engine.identity", "ledger.requests"):
+        for place in ("engine.identity", "ledger.entries"):
             before.setattr(f"ldpsql.{place}.without_secrets", lambda name: name)
         ledger.charge(address, {"city": krr("1")}, address, rows=3)
     assert any(b"s3cret" in path.read_bytes() for path in Path().glob("budget.ledger*"))

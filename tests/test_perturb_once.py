@@ -17,7 +17,7 @@ import ldpsql
 from ldpsql import Key, certify
 from ldpsql.errors import InvalidParameter, KeyUnusable
 from ldpsql.functions import registry
-from ldpsql.ledger import keyed as keyed_streams
+from ldpsql.ledger import permanent as keyed_streams
 
 FALSE_ALARM = 1e-6
 TEXTS = {

@@ -19,7 +19,7 @@ from ldpsql import Charge
 from ldpsql.bulk.sources import Frame
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LedgerMissing, UnchargedReports, UnknownName, WrongType
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.uncharged import first_draw, warn_once
+from ldpsql.ledger.configured import first_draw, warn_once
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
 COLUMNS = {"city": CITY}

@@ -12,8 +12,7 @@ import pytest
 
 from ldpsql import Key
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.accounts import load
-from ldpsql.ledger.file import reading, snapshot
+from ldpsql.ledger.file import load, reading, snapshot
 from tests.spending import DAYS, YEAR, few, report_a_year
 
 PEOPLE, KILLS = 40, 3

@@ -35,14 +35,12 @@ from ldpsql.errors import (
     UnknownRelease,
 )
 from ldpsql.ledger import Ledger, Release
-from ldpsql.ledger.configured import configured_key, configured_ledger
-from ldpsql.ledger.digests import DIGEST
+from ldpsql.ledger.configured import configured_key, configured_ledger, uncharged
 from ldpsql.ledger.guard import keys_of, ledgers_of
-from ldpsql.ledger.permanent import Key
-from ldpsql.ledger.permanent_charges import Reported, charge_columns_once
+from ldpsql.ledger.people import DIGEST
+from ldpsql.ledger.permanent import Key, Reported, charge_columns_once
 from ldpsql.ledger.policy import ROW
-from ldpsql.ledger.uncharged import uncharged
-from ldpsql.ledger.unpublished import Unpublished
+from ldpsql.ledger.spending import Unpublished
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism
 from ldpsql.mechanisms.shuffled import shuffled as central_of
 

@@ -20,10 +20,8 @@ from ldpsql.engine.functions import guarded
 from ldpsql.engine.sql_struct import columns_of
 from ldpsql.errors import InvalidParameter, WrongType, of_column
 from ldpsql.errors.boundary import withheld
-from ldpsql.ledger.digests import all_among
-from ldpsql.ledger.keyed import RowWords, fingerprints_of
-from ldpsql.ledger.people import id_bytes
-from ldpsql.ledger.permanent import Key
+from ldpsql.ledger.people import all_among, id_bytes
+from ldpsql.ledger.permanent import Key, RowWords, fingerprints_of
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.mechanisms.parts import Parts
 from ldpsql.mechanisms.rows import RowMechanism

@@ -24,10 +24,9 @@ from ldpsql.errors.boundary import withheld_block
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.entries import ReleaseName
 from ldpsql.ledger.guard import GIVE_LEDGER, ChargedReports, Guard, guard_of, occupied
-from ldpsql.ledger.people import id_bytes
-from ldpsql.ledger.permanent_charges import Reported, charge_columns_once
+from ldpsql.ledger.people import id_bytes, others
+from ldpsql.ledger.permanent import Reported, charge_columns_once
 from ldpsql.ledger.policy import ROW
-from ldpsql.ledger.witness import others
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.places import Place

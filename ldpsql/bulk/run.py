@@ -61,8 +61,8 @@ from ldpsql.engine.identity import Identity
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection
 from ldpsql.errors import DestinationRefused, InvalidParameter, NotReleased
 from ldpsql.errors.boundary import withheld, withheld_stream
+from ldpsql.ledger.configured import uncharged
 from ldpsql.ledger.permanent import Key
-from ldpsql.ledger.uncharged import uncharged
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.places import Place
 from ldpsql.registry.registry import registry

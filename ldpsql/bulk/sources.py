@@ -27,7 +27,7 @@ from ldpsql.domains.columns import family, plain
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_files, identity_of_statement
 from ldpsql.engine.interrupting import cursor_like, cursor_of, stopped_with
 from ldpsql.errors import InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
-from ldpsql.ledger.witness import Digest, digest, together
+from ldpsql.ledger.people import Digest, digest, together
 from ldpsql.places import Place, pattern_of
 from ldpsql.quoting import quoted, text_literal
 

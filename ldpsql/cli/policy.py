@@ -38,8 +38,7 @@ def diff(
     from dataclasses import asdict
 
     from ldpsql.errors import PrivacyError
-    from ldpsql.ledger.changes import WEAKER, changes
-    from ldpsql.ledger.review import terms
+    from ldpsql.ledger.review import WEAKER, changes, terms
 
     differing = changes(terms(old), terms(new))
     write_rows([asdict(change) for change in differing], form)

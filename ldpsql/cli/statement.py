@@ -33,7 +33,7 @@ def statement(
     from ldpsql.cli.output import write_text
     from ldpsql.cli.policy import project
     from ldpsql.errors import InvalidParameter
-    from ldpsql.ledger.collections import collection
+    from ldpsql.ledger.review import collection
     from ldpsql.pages import deployment
     from ldpsql.pages import statement as pages
 

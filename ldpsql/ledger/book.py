@@ -22,6 +22,7 @@ from ldpsql.ledger import statements
 from ldpsql.ledger.entries import (
     ColumnCost,
     Release,
+    Request,
     charged_columns,
     check_earlier,
     clock,
@@ -32,6 +33,8 @@ from ldpsql.ledger.entries import (
     policy_text,
     refuse_new_rows,
     release_of,
+    renamed,
+    request_of,
     was_drawn,
     write_charge,
     write_release,
@@ -40,11 +43,19 @@ from ldpsql.ledger.file import create, reading, snapshot, writing
 from ldpsql.ledger.openlineage import announce
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Policy
-from ldpsql.ledger.requests import Request, renamed, request_of
 from ldpsql.ledger.seals import check_entries, enter
-from ldpsql.ledger.spending import AccountKey, accounts_of, spend
+from ldpsql.ledger.spending import (
+    AccountKey,
+    Unpublished,
+    accounts_of,
+    explained,
+    forget,
+    give_back,
+    remember,
+    spend,
+    unpublished,
+)
 from ldpsql.ledger.statements import Balance
-from ldpsql.ledger.unpublished import Unpublished, explained, forget, give_back, remember, unpublished
 from ldpsql.mechanisms.base import Mechanism
 
 

@@ -1,12 +1,14 @@
-"""The ledger that the settings name."""
+"""The ledger and the key that the settings name, and the warning about reports that are drawn outside of that ledger."""
 
 from __future__ import annotations
 
 import os
+import warnings
+from functools import lru_cache
 from pathlib import Path
 
 from ldpsql import settings
-from ldpsql.errors import LedgerMissing
+from ldpsql.errors import LedgerMissing, UnchargedReports
 from ldpsql.ledger.book import Ledger
 from ldpsql.ledger.permanent import Key
 from ldpsql.ledger.policy import Policy
@@ -77,3 +79,28 @@ def configured_key() -> Key | None:
     """
     path = os.environ.get("LDPSQL_KEY") or settings.load().ledger.get("key")
     return Key.read(path) if path else None
+
+
+_HINT = "pass charge='people', the name of the people; on a connection: ldpsql.attach(con, ledger=...), then ldpsql.release"
+
+
+def uncharged() -> bool:
+    """Return whether the settings name a ledger, which the caller does not charge; warn, once in a process, if so."""
+    named = configured_path() is not None
+    if named:
+        warn_once()
+    return named
+
+
+@lru_cache(maxsize=1)
+def first_draw() -> None:
+    """Warn as `uncharged` does, at the first draw of SQL without a ledger: the settings are read once in a process."""
+    uncharged()
+
+
+@lru_cache(maxsize=1)
+def warn_once() -> None:
+    """Warn that a ledger is not charged, once in a process."""
+    warnings.warn(
+        f"the settings name a ledger, and these reports are drawn without charging it: {_HINT}", UnchargedReports, stacklevel=3
+    )

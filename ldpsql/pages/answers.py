@@ -12,7 +12,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.product import Product
 from ldpsql.domains.ranges import Numbers
-from ldpsql.ledger.permanent_charges import permanent_claim
+from ldpsql.ledger.permanent import permanent_claim
 from ldpsql.ledger.review import distances
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.spec import decimal_text

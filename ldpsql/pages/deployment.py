@@ -14,8 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ldpsql.ledger.collections import Collection
 from ldpsql.ledger.policy import EPSILON, PER_DISTANCE, ROW
+from ldpsql.ledger.review import Collection
 from ldpsql.mechanisms.audit import empirical
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.pages.answers import plain, possible

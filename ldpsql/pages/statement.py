@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ldpsql.ledger.collections import WORDS, Collection, Limit
-from ldpsql.ledger.frequency import ONCE
-from ldpsql.ledger.policy import EPSILON, PER_DISTANCE, ROW
+from ldpsql.ledger.policy import EPSILON, ONCE, PER_DISTANCE, ROW
+from ldpsql.ledger.review import WORDS, Collection, Limit
 from ldpsql.pages.answers import certainty, factor, plain, possible, protection
 from ldpsql.pages.document import Fact, document
 from ldpsql.pages.markup import Markup, joined, tag

@@ -12,7 +12,7 @@ from ldpsql.mechanisms.calls import read_call
 from ldpsql.mechanisms.spec import decimal_text, number
 from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, MetricLdp
 
-PER_DISTANCE = "epsilon_per_distance"
+EPSILON_PER_DISTANCE = "epsilon_per_distance"
 _STEPS = 10**6  # planned epsilons are rounded down to millionths, so that they never exceed the total
 
 
@@ -36,7 +36,7 @@ def planned(table: Mapping[str, Any], named: Mapping[str, Any], kinds: Mapping[s
     specs = {column: _parameters(named.get(spec, spec) if isinstance(spec, str) else spec) for column, spec in columns.items()}
     totals = {column: _total_for(kinds.get(spec.get("mechanism", ""))) for column, spec in specs.items()}
     made: dict[str, Any] = {}
-    for key in ("epsilon", PER_DISTANCE):
+    for key in ("epsilon", EPSILON_PER_DISTANCE):
         parts = {column: spec for column, spec in specs.items() if totals[column] == key}
         for column, epsilon in _shared_out(parts, total_of(table, key), key).items():
             made[column] = specs[column] | {"epsilon": epsilon}
@@ -51,7 +51,7 @@ def _total_for(kind: type[Mechanism] | None) -> str:
         return "epsilon"
     if "epsilon" not in kind.model_fields:
         return ""
-    return PER_DISTANCE if kind.per_distance else "epsilon"
+    return EPSILON_PER_DISTANCE if kind.per_distance else "epsilon"
 
 
 def _shared_out(specs: Mapping[str, dict[str, Any]], total: Fraction, key: str) -> dict[str, str]:
@@ -90,7 +90,7 @@ def check_total(name: str, table: Mapping[str, Any], claims: Iterable[Claim]) ->
     far = [claim.epsilon.value for claim in listed if isinstance(claim, MetricLdp)]
     near = [claim.epsilon.value for claim in listed if not isinstance(claim, MetricLdp)]
     delta = [claim.delta for claim in listed if isinstance(claim, ApproximateLdp)]
-    for key, parts in (("epsilon", near), (PER_DISTANCE, far), ("delta", delta)):
+    for key, parts in (("epsilon", near), (EPSILON_PER_DISTANCE, far), ("delta", delta)):
         spent, total = sum(parts, Fraction(0)), total_of(table, key)
         if spent > total:
             both = f"{key} {decimal_text(spent)} on a row, and its total is {decimal_text(total)}"

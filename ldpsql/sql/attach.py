@@ -212,8 +212,7 @@ def _renewed(
     cursor: DuckDBPyConnection, name: str, guard: Guard | None, written: int | None, scalars: frozenset[str]
 ) -> int | None:
     """Return the number of the guard: that of an earlier attach, or a new one if it adds a ledger or a key."""
-    from ldpsql.ledger.guard import GUARDS, Guard  # noqa: PLC0415  # most connections have none
-    from ldpsql.ledger.marks import mark, marks  # noqa: PLC0415
+    from ldpsql.ledger.guard import GUARDS, Guard, mark, marks  # noqa: PLC0415  # most connections have none
 
     guard = guard or Guard(None, None)
     number = marks(scalars).get(name.casefold(), written)

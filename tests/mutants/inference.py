@@ -418,7 +418,7 @@ MUTANTS = (
         "tests/laws/test_estimates.py::test_a_start_is_taken_as_shares",
     ),
     Mutant(
-        "ldpsql/privic/step.py",
+        "ldpsql/privic/__init__.py",
         "    if not all(_plausible(part, theta) for part in parts):",
         "    if False:",
         "PRIVIC takes reports of another cycle's mechanism",

@@ -31,7 +31,6 @@ from ldpsql.errors import (
 )
 from ldpsql.functions import Registry, registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.spark import groups
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
 if TYPE_CHECKING:
@@ -323,7 +322,7 @@ def test_groups_are_estimated_in_two_tasks_a_core_and_neither_tasks_nor_batches_
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
     try:
         assert in_order(made) == expected
-        monkeypatch.setattr(groups, "_tasks", lambda _: 1)
+        monkeypatch.setattr(ldp_spark, "_tasks", lambda _: 1)
         one_task = ldp_spark.estimate_groups(grouped, "city", ["g"], MECHANISMS["krr"], estimator)
         assert one_task.selectExpr("spark_partition_id()").distinct().count() == 1
         assert in_order(one_task) == expected
@@ -334,7 +333,7 @@ def test_groups_are_estimated_in_two_tasks_a_core_and_neither_tasks_nor_batches_
 def test_groups_are_read_together_from_batches_of_any_size() -> None:
     for sizes in ([1], [3, 3, 3], [10], [0, 25, 0, 1], [1] * 9):
         batches = [pa.record_batch({"g": pa.array(range(size), pa.int64())}) for size in sizes]
-        parts = list(groups._together(iter(batches), 4))
+        parts = list(ldp_spark._together(iter(batches), 4))
         assert pa.concat_tables(parts) == pa.Table.from_batches(batches)
         assert all(len(part) >= 4 for part in parts[:-1])
         assert max(map(len, parts)) < 8
@@ -345,9 +344,9 @@ def test_of_very_many_groups_some_are_seen_and_of_very_many_different_reports_th
 ) -> None:
     arguments = grouped, "city", ["g"], MECHANISMS["krr"], "shared"
     expected = in_order(ldp_spark.estimate_groups(*arguments))
-    monkeypatch.setattr(groups, "CELLS_AT_ONCE", 3)
+    monkeypatch.setattr(ldp_spark, "CELLS_AT_ONCE", 3)
     assert in_order(ldp_spark.estimate_groups(*arguments)) == expected
-    monkeypatch.setattr(groups, "GROUPS_SEEN", 100)
+    monkeypatch.setattr(ldp_spark, "GROUPS_SEEN", 100)
     some = in_order(ldp_spark.estimate_groups(*arguments))
     assert some.select(["g", "value", "n"]) == expected.select(["g", "value", "n"])
     assert some != expected
