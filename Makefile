@@ -19,7 +19,7 @@ BENCH_STAMP := $(BENCH)/.installed
 SITE := .venv-site
 SITE_STAMP := $(SITE)/.installed
 
-.PHONY: sanitize test-python demo papers mutants bench-check test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres environments lint format bench docs site clean
+.PHONY: sanitize test-python demo papers mutants bench-check test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres environments lint format bench docs site release-check clean
 
 # Modules are compiled when they are imported: most of a package never is.
 $(STAMP): pyproject.toml constraints.txt
@@ -48,6 +48,9 @@ papers: $(STAMP)  ## the figures of four papers again, quickly; in full: make pa
 
 test: $(STAMP)  ## the tests, on all cores; .ci/run runs the slower ones too
 	$(RUN)python -m pytest -n auto --dist worksteal --durations 8
+
+release-check: $(STAMP)  ## build twice, compare the bytes, and write dist/ with a bill of materials; says what keeps it from a release
+	$(RUN)python -m tests.release dist
 
 WORKERS ?= auto
 test-slow: $(STAMP)  ## the tests that take most of the time: killed processes, full disks, many draws

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ldpsql.reports import HashReports, PairReports, SetReports
     from ldpsql.sql.attach import attach, connect
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Names are loaded on first use: `ldpsql --version` needs none of them.
 _HOMES = {

@@ -7,10 +7,16 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from ldpsql.pages.deployment import code_digest
+from tests import release
 
 PAGE = ("pages/page.html", "pages/page.css", "pages/page.js")
 ROOT = Path(__file__).parents[1]
@@ -46,6 +52,7 @@ def test_an_installed_wheel_works_away_from_the_checkout(built: Path, tmp_path: 
         "import sys; sys.path.insert(0, sys.argv[1]); sys.meta_path = [f for f in sys.meta_path if 'ditable' not in repr(f)]\n"
         "import ldpsql; assert ldpsql.__file__.startswith(sys.argv[1]), ldpsql.__file__\n"
         "assert str(ldpsql.flights_file()).startswith(sys.argv[1])\n"
+        "from ldpsql.pages.deployment import code_digest; print(code_digest())\n"
         'con = ldpsql.connect(); print(con.sql("FROM ldp.mechanisms()").fetchall())'
     )
     done = subprocess.run(
@@ -57,6 +64,24 @@ def test_an_installed_wheel_works_away_from_the_checkout(built: Path, tmp_path: 
         timeout=60,
     )
     assert "krr" in done.stdout
+    assert done.stdout.split()[0] == code_digest()  # that of the checkout
+
+
+@pytest.mark.slow
+def test_two_builds_in_different_folders_have_equal_bytes(tmp_path: Path) -> None:
+    once = release.build(tmp_path / "once")
+    assert [Path(name).suffix for name in sorted(once)] == [".whl", ".gz"]
+    assert release.build(tmp_path / "again") == once
+
+
+def test_the_bill_of_materials_holds_what_an_installation_needs_and_no_tool(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    bill = release.sbom({wheel.name: "0" * 64})
+    names = {component["name"] for component in bill["components"]}
+    direct = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    assert {canonicalize_name(Requirement(text).name) for text in direct} | {"pydantic-core"} <= names
+    assert not names & {"pytest", "build", "ldpsql"}
+    assert bill["metadata"]["component"]["hashes"] == [{"alg": "SHA-256", "content": "0" * 64}]
 
 
 @pytest.mark.parametrize("compiler", [None, "no-such-compiler", "false"])
