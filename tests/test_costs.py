@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -82,3 +83,15 @@ for call in ("measure_all_positions(x, x)", "merge([x], [1])", "perturb(x, 0)", 
         [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"[-2000:]
+
+
+def test_an_answer_that_the_reports_do_not_contain_says_so(con: DuckDBPyConnection) -> None:
+    nearly_singular = "ldp.blahut_arimoto(1, [0, 1, 2, 3], [4, 3, 2, 1], columns := 2)"
+    con.execute("CREATE TABLE cells AS SELECT (i % 4)::INTEGER AS x FROM range(10000) t(i)")
+    con.execute(f"CREATE TABLE seen AS FROM ldp.perturb_rows(cells, {{x: {nearly_singular}}})")
+    con.execute("CREATE TABLE clear AS FROM ldp.perturb_rows(cells, {x: ldp.krr(3, range(4)::INTEGER[])})")
+    for estimator in ("best", "ibu"):
+        remedies = (f"SELECT (ldp.diagnose(x, estimator := '{estimator}')).remedy FROM {table}" for table in ("seen", "clear"))
+        said, not_said = (con.execute(remedy).fetchall()[0][0] for remedy in remedies)
+        assert re.search(r"std_error is 0\.5 or more for [34] of 4 shares: the reports say nothing about them", said)
+        assert "std_error is 0.5" not in not_said

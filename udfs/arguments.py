@@ -27,7 +27,7 @@ from ldpsql.functions import (
     read_mechanism,
     type_of_values,
 )
-from ldpsql.mechanisms import Domain, Mechanism, certify
+from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, certify
 
 _COLUMN = re.compile(
     r"U?(?:TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|BOOLEAN|BLOB|UUID|INTERVAL|DATE|TIME.*|DECIMAL\(.*|.*\]"
@@ -57,6 +57,8 @@ def values_type(types: Texts, ofs: Column) -> pa.Array:
         ofs: the name of a column of a table; anything else stands for the values themselves.
 
     """
+    if types.null_count:
+        raise InvalidParameter("the type of a mechanism is NULL", "call a macro of ldp, which passes typeof(m)")
     rows = zip(plain(types).to_pylist(), plain(ofs), strict=True)
     return pa.array([json.dumps([type_of_values(text, of)]) for text, of in rows], pa.string())
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.functions import (
@@ -184,8 +185,16 @@ def parts_of(counts: WholeLists) -> pa.Array:
         counts: how often each row occurs.
 
     """
-    parts = [random_parts(some.to_numpy(), _PARTS) if some is not None else [] for some in _lists(counts)]
+    parts = [random_parts(_counted(some), _PARTS) if some is not None else [] for some in _lists(counts)]
     return pa.array(parts, pa.list_(pa.list_(pa.int64())))
+
+
+def _counted(counts: pa.Array) -> NDArray[np.int64]:
+    """Return how often each row occurs."""
+    if counts.null_count or (len(counts) and not 0 <= pc.min(counts).as_py() <= pc.max(counts).as_py() < 1 << 31):
+        raise InvalidParameter("counts must be whole numbers from 0 to 2,147,483,647", "call ldp.perturb_rows")
+    numbers: NDArray[np.int64] = counts.cast(pa.int64()).to_numpy()
+    return numbers
 
 
 @guarded
@@ -203,10 +212,13 @@ def order_of(numbers: Wholes, counts: WholeLists) -> pa.Array:
 
 def _places(number: int | None, counts: pa.Array | None) -> NDArray[np.int32]:
     """Return the places of a number of rows, from 1, in a random order: each once, or as often as its count."""
-    if number is None or number < 0 or (counts is not None and counts.null_count):
+    if number is None or number < 0:
         raise InvalidParameter("an order needs the number of rows", "call ldp.perturb_rows")
-    Cost(bytes=8.0 * number).check("a random order of these rows", "ldpsql.perturb_copy perturbs any number of rows")
-    order = random_order(number) if counts is None else random_arrangement(counts.to_numpy())
+    often = None if counts is None else _counted(counts)
+    Cost(bytes=8.0 * (number if often is None else int(often.sum()))).check(
+        "a random order of these rows", "ldpsql.perturb_copy perturbs any number of rows"
+    )
+    order = random_order(number) if often is None else random_arrangement(often)
     order += np.int32(1)
     return order
 

@@ -15,6 +15,11 @@ _UNKNOWN = (
     "Python infinite: use fewer bins, a larger epsilon, or olh over the listed values; ldp.mean, ldp.quantile and "
     "ldp.range_share have errors of their own, and if these are NULL too, the reports say nothing about that number"
 )
+_UNINFORMED = (
+    "{remedy}; but std_error is 0.5 or more for {uninformed} of {values} shares: the reports say nothing about them, and "
+    "estimators may differ as much. Use more reports, a larger epsilon, or a mechanism with a smaller condition_number"
+)
+NOTHING = 0.5  # the largest standard deviation of a number between 0 and 1
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,11 @@ class Diagnosis:
 def unknown_shares(remedy: str, unknown: int, values: int) -> str:
     """Return the remedy of a status, followed by what to do about the shares whose error is infinite."""
     return _UNKNOWN.format(remedy=remedy, unknown=unknown, values=values)
+
+
+def uninformed_shares(remedy: str, uninformed: int, values: int) -> str:
+    """Return the remedy of a status, followed by what to do about shares whose error is as large as that of a guess."""
+    return _UNINFORMED.format(remedy=remedy, uninformed=uninformed, values=values)
 
 
 def large_map(remedy: str, *, stopped: bool) -> str:

@@ -13,7 +13,7 @@ from ldpsql.domains.columns import finite_or_null
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter, NotReports, OutOfTime
 from ldpsql.estimates.answers import Answers
-from ldpsql.estimates.diagnosis import MISFIT, Diagnosis, large_map, unknown_shares
+from ldpsql.estimates.diagnosis import MISFIT, NOTHING, Diagnosis, large_map, uninformed_shares, unknown_shares
 from ldpsql.estimates.fitting import check_possible, fitted
 from ldpsql.estimates.top import top_table
 from ldpsql.estimates.uncertainty import (
@@ -214,10 +214,12 @@ class Estimate(Answers):
 
     @property
     def _remedy(self) -> str:
-        """What to do about the status, and about shares whose error is infinite."""
-        unknown = int(np.isinf(self.std_error).sum())
-        if not unknown or self._status is Status.OUT_OF_TIME:
+        """What to do about the status, and about shares whose error is infinite or as large as that of a guess."""
+        unknown, uninformed = int(np.isinf(self.std_error).sum()), int((self.std_error >= NOTHING).sum())
+        if not uninformed or self._status is Status.OUT_OF_TIME:
             return self._status.remedy
+        if not unknown:
+            return uninformed_shares(self._status.remedy, uninformed, len(self.std_error))
         if self.likelihood.operator.large:
             return large_map(self._status.remedy, stopped=self._status is Status.OUT_OF_STEPS)
         return unknown_shares(self._status.remedy, unknown, len(self.std_error))
