@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
+from tempfile import TemporaryDirectory
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -18,7 +20,14 @@ def figures(quick: bool) -> list[Figure]:
     """Return the ratios of perturbing and estimating."""
     con = ldpsql.connect()
     con.execute("CREATE MACRO m() AS ldp.krr(1.0, range(100))")
-    return [*connecting(), *planning(), *perturbing(con), *hundred_groups(con, 10 if quick else 100), *many_groups(con)]
+    return [
+        *connecting(),
+        *planning(),
+        *literals(),
+        *perturbing(con),
+        *hundred_groups(con, 10 if quick else 100),
+        *many_groups(con),
+    ]
 
 
 def ratio(con: DuckDBPyConnection, plain: str, own: str) -> float:
@@ -28,16 +37,23 @@ def ratio(con: DuckDBPyConnection, plain: str, own: str) -> float:
 
 
 _FRESH = "import duckdb, ldpsql; {}.connect().close()"
+_COLUMNS = [f"c{n}" for n in range(6)]
 
 
 def connecting() -> list[Figure]:
     """Connect in a fresh process and again in the same one; before that, the first process has made the file of macros."""
     programs = ([sys.executable, "-c", _FRESH.format(library)] for library in ("ldpsql", "duckdb"))
     ours, plain = in_turns(*(partial(subprocess.run, program, check=True) for program in programs), clock=cpu_clock)
+    with TemporaryDirectory() as folder:  # a cache folder without the file
+        first = {**os.environ, "XDG_CACHE_HOME": folder}
+        begun = cpu_clock()
+        subprocess.run([sys.executable, "-c", _FRESH.format("ldpsql")], check=True, env=first)
+        installed = cpu_clock() - begun
     again, empty = in_turns(lambda: ldpsql.connect().close(), lambda: duckdb.connect().close(), clock=cpu_clock)
     return [
         at_most("ldpsql.connect() in a fresh process", ours, 0.5, "s of processor time"),
         Figure("ldpsql.connect() in a fresh process, against importing it and connecting with DuckDB alone", ours / plain),
+        at_most("ldpsql.connect() for the first time after installation", installed, 2, "s of processor time"),
         at_most("ldpsql.connect() again", again, 0.1, "s of processor time"),
         Figure("ldpsql.connect() again, against duckdb.connect()", again / empty),
     ]
@@ -47,6 +63,8 @@ def planning() -> list[Figure]:
     """Run statements on 100 rows, where all the time is planning."""
     con = ldpsql.connect()
     con.execute("CREATE TABLE r AS SELECT ldp.perturb(range % 3, ldp.krr(1, [0, 1, 2])) AS x FROM range(100); SET threads = 1")
+    con.execute("CREATE MACRO one() AS ldp.krr(1, [0, 1, 2])")
+    con.execute(f"CREATE TABLE six AS SELECT {', '.join(f'x AS {c}' for c in _COLUMNS)} FROM r")
     cities = ", ".join(f"'city {n}'" for n in range(5_000))
     con.execute(f"CREATE MACRO many() AS ldp.krr(1, [{cities}])")
     con.execute("SELECT ldp.declare('many', many())").fetchall()
@@ -56,6 +74,11 @@ def planning() -> list[Figure]:
         "ldp.mean": ("SELECT ldp.mean(x, ldp.krr(1, [0, 1, 2])) FROM r", 10),
         "ldp.estimate": ("FROM ldp.estimate(r, x, ldp.krr(1, [0, 1, 2]))", 12),
         "ldp.perturb_rows of a column": ("FROM ldp.perturb_rows(r, {x: ldp.krr(1, [0, 1, 2])})", 30),
+        "ldp.perturb_rows of six columns": (
+            f"FROM ldp.perturb_rows(six, {{{', '.join(f'{c}: one()' for c in _COLUMNS)}}})",
+            60,
+        ),
+        "ldp.compare": ("SELECT ldp.compare(ldp.counts(x), ldp.counts(x), one(), of := 1) FROM r", 40),
     }
     works = [lambda query=query: con.execute(query).fetchall() for query, _ in statements.values()]
     taken = in_turns(*works, clock=cpu_clock)
@@ -72,6 +95,26 @@ def planning() -> list[Figure]:
         at_most(
             "ldp.perturb with a list of 5,000 strings in a macro, more than declared", 1000 * (listed - declared), 60, "ms"
         ),
+    ]
+
+
+def literals() -> list[Figure]:
+    """Draw with mechanisms whose tables of numbers are written into the statement."""
+    con = ldpsql.connect()
+    con.execute("CREATE TABLE people AS SELECT range % 300 AS x FROM range(100_000); SET threads = 1")
+    rows = [[100 / 399 if x == y else 1 / 399 for y in range(300)] for x in range(300)]
+    distances = [[abs(x - y) for y in range(384)] for x in range(384)]
+    con.execute(f"CREATE MACRO matrix() AS ldp.matrix(range(300), {rows})")
+    con.execute(f"CREATE MACRO metric() AS ldp.exponential(1, range(384), distances := {distances})")
+    con.execute("SELECT ldp.perturb(1, ldp.krr(1, [0, 1, 2]))").fetchall()
+    matrix, metric = in_turns(
+        partial(con.execute, "CREATE OR REPLACE TABLE r AS SELECT ldp.perturb(x, matrix()) AS x FROM people"),
+        lambda: con.execute("SELECT ldp.perturb(1, metric())").fetchall(),
+        clock=cpu_clock,
+    )
+    return [
+        at_most("100,000 rows by a matrix of 300 x 300 in the statement", matrix, 2, "s of processor time"),
+        at_most("a row by distances of 384 x 384 in the statement", metric, 3, "s of processor time"),
     ]
 
 
