@@ -140,7 +140,7 @@ from ldpsql.places import pattern_of
 from ldpsql.privacy.metric import Line
 from ldpsql.privic import Step, Summary, full_prior, step
 from ldpsql.quoting import fields_of, items_of, quoted, text_literal
-from ldpsql.registry.agreement import check_typed, records_in
+from ldpsql.registry.agreement import check_typed, recorded_in_type, records_in
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.documents import document_text
 from ldpsql.registry.fingerprint import fingerprint, record_name
@@ -167,7 +167,6 @@ from ldpsql.registry.handles import (
     source_number,
     without_inversion,
 )
-from ldpsql.registry.recorded import recorded_in_type
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.reports import octets, type_of
 from ldpsql.sql.lint import Finding

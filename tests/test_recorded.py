@@ -17,7 +17,7 @@ from ldpsql import Mechanism
 from ldpsql.engine.connections import Connections
 from ldpsql.errors import ConnectionRefused, InvalidParameter, LdpError, MechanismUnrecorded, OtherMechanism
 from ldpsql.functions import fingerprint, registry
-from ldpsql.registry.recorded import recorded
+from ldpsql.registry.agreement import recorded
 from ldpsql.sql.drawing import DrawingFunctions
 from ldpsql.sql.drawn import stored_columns
 from ldpsql.sql.lint import lint

@@ -33,11 +33,11 @@ from ldpsql.registry.agreement import (
     of_sql_type,
     of_text,
     of_type,
+    recorded,
     several,
     warn_unmarked,
 )
 from ldpsql.registry.fingerprint import fingerprint
-from ldpsql.registry.recorded import recorded
 from ldpsql.registry.registry import registry
 from ldpsql.sql.named import mechanism_of
 

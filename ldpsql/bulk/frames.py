@@ -54,8 +54,7 @@ from ldpsql.outcomes.regression import Design, Regression, check_family, linear,
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
 from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
-from ldpsql.registry.agreement import Fingerprints, check_agreement, of_type
-from ldpsql.registry.recorded import recorded
+from ldpsql.registry.agreement import Fingerprints, check_agreement, of_type, recorded
 from ldpsql.registry.registry import registry
 from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, strings_of
 from ldpsql.strings.hitters import heavy_hitters as search_groups

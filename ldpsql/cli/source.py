@@ -47,7 +47,7 @@ def drawn_by(con: DuckDBPyConnection, source: str, columns: list[str], text: str
     """
     from ldpsql.bulk.columns import row_of
     from ldpsql.bulk.fingerprints import of_source
-    from ldpsql.registry.recorded import recorded
+    from ldpsql.registry.agreement import recorded
     from ldpsql.sql.named import mechanism_of
 
     if text is not None:

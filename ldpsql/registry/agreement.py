@@ -1,4 +1,4 @@
-"""Fingerprints next to reports: how columns record them, and whether they agree with the mechanism that is to estimate.
+"""Fingerprints next to reports: how columns record them, which mechanism they stand for, and whether another one agrees.
 
 Arrow and Parquet keep the fingerprint of a column in the metadata of the schema, under ``ldpsql.mechanism.COLUMN``, and DuckDB
 in the comment of the column. What ``ldp.perturb_rows`` draws is a STRUCT whose only field has the fingerprint as its name, so
@@ -10,18 +10,21 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
 from ldpsql.domains.columns import RECORD, is_record
 from ldpsql.engine.sql_struct import columns_of
-from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
+from ldpsql.errors import LdpError, MechanismUnrecorded, OtherMechanism, UnmarkedReports
 from ldpsql.mechanisms.base import Mechanism
-from ldpsql.registry.fingerprint import fingerprint, short_text
+from ldpsql.names import ROW
+from ldpsql.registry.declared import DECLARATIONS
+from ldpsql.registry.fingerprint import digits_of, fingerprint, short_text
+from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.registry import registry
 
 KEY = "ldpsql.mechanism."
@@ -29,6 +32,8 @@ _LINE = re.compile(r"\bldpsql:([0-9a-f]{32})(?:\.([0-9a-f]{16}))?(?: (.*))?")
 _RECORDED = re.compile(rf'"({RECORD}(?:[^"]|"")*)"')
 _FIELD = re.compile(rf'[(,] ?(?:(\w+)|"((?:[^"]|"")*)") STRUCT\({_RECORDED.pattern} ')
 _SAID = 200  # characters of a mechanism in a message
+_UNRECORDED = "nothing says which mechanism drew these reports"
+_NAME_IT = "pass the mechanism that drew them, on the command line with -m"
 
 Fingerprints: TypeAlias = frozenset[str]  # lines of text, one for each mechanism that drew reports of a column
 NONE: Fingerprints = frozenset()
@@ -167,6 +172,65 @@ def written_mechanism(line: str) -> Mechanism | None:
     return mechanism if same else None
 
 
+def recorded(fingerprints: Fingerprints | None) -> Mechanism:
+    """Return the mechanism that drew reports with these fingerprints.
+
+    A mechanism with a long domain is not written out. It is then looked for among those that the settings name and those that
+    SQL has used in this process.
+
+    Raises:
+        MechanismUnrecorded: if there is no fingerprint, or it stands for a mechanism that is not known here.
+        OtherMechanism: if several mechanisms drew the reports.
+
+    """
+    if not fingerprints:
+        raise MechanismUnrecorded(_UNRECORDED, _NAME_IT)
+    if several(fingerprints):
+        raise OtherMechanism("several mechanisms drew these reports", "estimate the reports of each by themselves")
+    candidates = chain(map(written_mechanism, sorted(fingerprints)), _named_here())
+    drew = digits(fingerprints)
+    drawn_by = next((one for one in candidates if one is not None and _digits_of(one) in drew), None)
+    if drawn_by is None:
+        raise MechanismUnrecorded(
+            "the mechanism that drew these reports is not written out, and none that is declared here has its fingerprint",
+            f"{_NAME_IT}, or declare it in ldpsql.toml",
+        )
+    check_agreement(fingerprints, drawn_by)  # a plugin may have changed what the mechanism draws
+    return drawn_by
+
+
+def recorded_in_type(text: str) -> Mechanism:
+    """Return the mechanism that a type in SQL records, of reports or of their counts; that of a row for a struct of reports.
+
+    Raises:
+        MechanismUnrecorded, OtherMechanism: see `recorded`.
+
+    """
+    fields = of_sql_type(text)
+    if not fields or "" in fields:
+        return recorded(fields.get(""))
+    return registry().mechanism({Mechanism.kind: ROW, "columns": {name: recorded(line) for name, line in fields.items()}})
+
+
+def _digits_of(mechanism: Mechanism) -> str | None:
+    """Return the digits of the fingerprint of a mechanism; None if the mechanism was refused."""
+    try:
+        return digits_of(mechanism)
+    except LdpError:
+        return None
+
+
+def _named_here() -> Iterator[Mechanism]:
+    """Yield the mechanisms that SQL has used, then those that the settings name and that can be read without a database."""
+    yield from MECHANISMS.things()
+    yield from DECLARATIONS.everywhere()
+    for name in registry().named:
+        try:
+            yield registry().mechanism(name)
+        except LdpError:  # its domain is in a table
+            continue
+
+
 def _described(line: str) -> str:
     """Return the mechanism that a fingerprint names; only what is a mechanism of these digits is repeated in a message."""
     mechanism = written_mechanism(line)
@@ -183,5 +247,5 @@ def warn_unmarked() -> None:
     warnings.warn(f"{UNMARKED}: {REMEDY}", UnmarkedReports, stacklevel=3)
 
 
-UNMARKED = "nothing says which mechanism drew these reports, so nothing was compared"
+UNMARKED = f"{_UNRECORDED}, so nothing was compared"
 REMEDY = "a raw column or the reports of another mechanism may give plausible estimates"
