@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +44,7 @@ class Test:
     internals: frozenset[str]
 
 
+@cache
 def tests() -> list[Test]:
     """Return all test functions."""
     return [test for file in sorted((ROOT / "tests").rglob("test_*.py")) for test in _of_file(file)]
@@ -54,10 +56,17 @@ def share() -> float:
     return sum(bool(test.internals) for test in found) / len(found)
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    """Return the syntax of a file."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
 def imported(file: Path) -> dict[str, str]:
     """Return the internal module of each name that a file imports from one."""
     found = {}
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "ldpsql":
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
@@ -86,7 +95,7 @@ def strangers() -> set[tuple[str, str]]:
 
 def _of_file(file: Path) -> Iterator[Test]:
     inner = imported(file)
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+    for node in parsed(file).body:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
             texts = {str(part.value) for part in ast.walk(node) if isinstance(part, ast.Constant)}

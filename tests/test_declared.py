@@ -57,16 +57,16 @@ def test_a_declared_mechanism_gives_the_estimates_of_its_constructor(con: DuckDB
         assert expected == con.execute(f"SELECT unnest({call}(y, ldp.declared('ITEM'))) FROM reports").fetchall()
 
 
-@pytest.mark.parametrize("sql_type", TYPES)
-def test_values_keep_their_type_and_reports_are_values(sql_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_keep_their_type_and_reports_are_values(con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pinned, "LONG", 1)
-    with ldpsql.connect() as con:
-        con.execute(f"CREATE TABLE items AS SELECT DISTINCT ({TYPES[sql_type]})::{sql_type} AS item FROM range(20) t(i)")
-        con.execute(DECLARE)
+    con.execute(DECLARE)
+    for sql_type, value in TYPES.items():
+        con.execute(f"CREATE OR REPLACE TABLE items AS SELECT DISTINCT ({value})::{sql_type} AS item FROM range(20) t(i)")
+        con.execute(AGAIN)
         typed = one(con, "SELECT typeof(list(item)) FROM items")
-        con.execute("CREATE TABLE r AS SELECT ldp.perturb(item, ldp.declared('item')) AS y FROM items, range(50)")
+        con.execute("CREATE OR REPLACE TABLE r AS SELECT ldp.perturb(item, ldp.declared('item')) AS y FROM items, range(50)")
         assert one(con, "SELECT count(*) FROM r WHERE y NOT IN (SELECT item FROM items) OR y IS NULL") == 0
-        con.execute("CREATE TABLE rows AS SELECT unnest(ldp.ibu(y, ldp.declared('item')), recursive := true) FROM r")
+        con.execute("CREATE OR REPLACE TABLE rows AS SELECT unnest(ldp.ibu(y, ldp.declared('item')), recursive := true) FROM r")
         kept = "(SELECT list(value) FROM rows)", "ldp._domain(ldp.declared('item'))"
         for values in kept:
             assert one(con, f"SELECT {values}::VARCHAR = list(item ORDER BY item)::VARCHAR FROM items")

@@ -26,7 +26,6 @@ from ldpsql.inference.solver.mle import maximise
 from ldpsql.testing import DenseOperator, operator_of
 from tests import seeds
 
-ESTIMATORS = sorted(name for name in registry().estimators if not registry().estimator(name).needs_groups)
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
 CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]
 TRUTH = np.array([1, 1, 1, 4]) / 7  # of i % 7, the last city from 3 on
@@ -139,8 +138,8 @@ def test_levels_of_epsilon_are_estimated_together_and_better_than_alone(mixed: D
         assert one(mixed, f"SELECT ldp.ibu({{level: level, report: x}}, levels()) FROM r WHERE level = '{level}'") == alone
 
 
-@pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"ems"}))
-def test_every_estimator_takes_levels(mixed: DuckDBPyConnection, name: str) -> None:
+@pytest.mark.parametrize("name", ["ibu", "inv", "best", "uniform"])  # one of each base
+def test_every_kind_of_estimator_takes_levels(mixed: DuckDBPyConnection, name: str) -> None:
     grouped = mixed.execute(f"SELECT g, ldp.{name}({{level: level, report: x}}, levels()) FROM r GROUP BY g ORDER BY g")
     for g, shares in grouped.fetchall():
         assert one(mixed, f"SELECT ldp.{name}({{level: level, report: x}}, levels(), keep := g = {g}) FROM r") == shares

@@ -71,8 +71,9 @@ def test_many_rows_are_ordered_without_loss(monkeypatch: pytest.MonkeyPatch) -> 
     assert abs(np.corrcoef(order, np.arange(len(order)))[0, 1]) < 5 / np.sqrt(len(order))
 
 
-@pytest.mark.parametrize("room", [0, 0.5, 5])  # shares that often need another draw, and none at all
-@pytest.mark.parametrize("counts", [[2, 1, 1], [0, 2, 2], [4], [1, 1, 1, 1]])
+@pytest.mark.parametrize(  # room 0 for shares that often need another draw, and 5 for shares that need none
+    ("counts", "room"), [([2, 1, 1], 0), ([2, 1, 1], 5), ([0, 2, 2], 0.5), ([4], 0), ([1, 1, 1, 1], 0.5)]
+)
 def test_every_arrangement_of_equal_rows_is_as_likely_as_any_other(
     monkeypatch: pytest.MonkeyPatch, counts: list[int], room: float
 ) -> None:
