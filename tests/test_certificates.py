@@ -210,6 +210,18 @@ def test_a_table_that_exceeds_its_claim_by_one_unit_is_refused() -> None:
         certify(registry().mechanism({**exact, "epsilon": str(below)}))
 
 
+def test_a_ratio_is_certified_to_one_unit_of_its_weights() -> None:
+    claim = PureLdp(Epsilon.parse("0.7"))
+    most = int(claim.limit * 2**62)
+    for weight in (most, most + 1):
+        channel = DenseChannel(np.array([[weight, 2**64 - weight], [2**62, 2**64 - 2**62]], dtype=np.uint64))
+        if weight == most:
+            assert certificate(channel, claim).ratio == Fraction(most, 2**62)
+        else:
+            with pytest.raises(NotPrivate, match="above the claimed"):
+                certificate(channel, claim)
+
+
 def test_a_delta_is_certified_to_one_unit() -> None:
     """Two reports exceed the limit, so their shares of delta add up; the sums are computed again in fractions."""
     rows = [[6, 7, 1, 2], [1, 1, 7, 7], [4, 4, 4, 4]]

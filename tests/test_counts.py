@@ -179,6 +179,8 @@ def test_what_are_no_sets_is_refused() -> None:
     sets = f"subset_selection(epsilon=1, domain={CITIES})"
     with pytest.raises(ImpossibleReport):  # all four of them
         partial_supports(pa.table({"x": pa.array([[15]], pa.list_(pa.uint64()))}), "x", sets)
+    with pytest.raises(ImpossibleReport):
+        ldpsql.estimate(pa.array([[15], [3]], pa.list_(pa.uint64())), sets)
     with pytest.raises(NoReports):
         partial_supports(pa.table({"x": pa.array([], pa.list_(pa.uint64()))}), "x", sets).inv()
 

@@ -202,7 +202,8 @@ def test_a_release_is_of_the_table_that_its_statements_read(watched: DuckDBPyCon
     )
     watched.execute("CREATE TABLE people AS SELECT 'Lima' AS city FROM range(3)")
     with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
-        refused(watched, "SELECT ldp.perturb(city, city()) FROM main.people")  # 5000 rows, of which 3 are charged for
+        refused(watched, "SELECT ldp.perturb(city, city()) FROM main.people")  # 5000 rows, of which 3 are charged for,
+        refused(watched, "SELECT ldp.perturb(city, city()) FROM people, range(2)")  # or 6 that are drawn at once
         watched.execute(PERTURB)
     assert watched.sql("SELECT count(*) FROM other.reports").fetchall() == [(3,)]
 

@@ -289,7 +289,8 @@ def test_the_inverse_of_a_product_is_the_product_of_inverses() -> None:
 
 # --- estimates ---
 @pytest.mark.parametrize(
-    ("estimator", "text"), zip([*sorted(registry().estimators), "ibu(stop='held_out')"], cycle([TWO, OBSERVED]), strict=False)
+    ("estimator", "text"),
+    [*zip([*sorted(registry().estimators), "ibu(stop='held_out')"], cycle([TWO, OBSERVED]), strict=False)],
 )
 def test_every_estimator_estimates_a_joint_table(estimator: str, text: str) -> None:
     if estimator in ("ems", "observed"):

@@ -10,6 +10,7 @@ from math import exp, log
 import numpy as np
 import pytest
 from scipy.optimize import brentq
+from scipy.stats import binom
 
 from ldpsql import certify, shuffled
 from ldpsql.functions import registry
@@ -101,3 +102,24 @@ def test_the_central_epsilon_is_that_of_the_pair_of_laws_of_its_theorem(name: st
     bound = shuffled(mechanism(name), reports=people, delta=allowed).epsilon
     exact = brentq(lambda epsilon: delta(law, epsilon) - allowed, 0.0, log(ratio)) if delta(law, 0.0) > allowed else 0.0
     assert exact <= bound <= exact * (1 + 1e-4)
+
+
+def test_the_central_epsilon_of_many_people_bounds_that_of_their_histograms() -> None:
+    """Numbers of reports that are taken together are taken at the end that bounds delta from above."""
+    people, allowed = 2_000, 1e-6
+    rows = np.array(reports("krr").kinds(), dtype=np.float64)  # two values, while everybody else has the third
+    n, other = people - 1, rows[2]
+    first = np.arange(binom.ppf(1e-18, n, other[0]), binom.isf(1e-18, n, other[0]) + 1)
+    both = binom.pmf(first, n, other[0])[:, None] * binom.pmf(first, n - first[:, None], other[1] / (1 - other[0]))
+
+    def exceeds(epsilon: float) -> float:
+        law = np.zeros((2, *np.add(both.shape, 1)))
+        for own, row in zip(law, rows[:2], strict=True):
+            own[1:, :-1] += row[0] * both
+            own[:-1, 1:] += row[1] * both
+            own[:-1, :-1] += row[2] * both
+        return delta(law, epsilon) - allowed
+
+    bound = shuffled(mechanism("krr"), reports=people, delta=allowed)
+    exact = brentq(exceeds, 0.0, bound.local_epsilon)
+    assert bound.epsilon_at_least * (1 - 1e-6) <= exact <= bound.epsilon
