@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -178,3 +179,9 @@ def __dir__() -> list[str]:
 # In an installation plugins/ and udfs/ are inside this folder; in a checkout they are next to it.
 if not (_here := Path(__file__).parent).joinpath("plugins").is_dir():
     __path__.append(str(_here.parent))
+
+# Databases that are opened from now on draw in C. Without DuckDB there is none yet, and `attach` does the same.
+if "_duckdb" in sys.modules:
+    from ldpsql.engine.door import open_door
+
+    open_door()

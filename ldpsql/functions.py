@@ -66,6 +66,7 @@ from ldpsql.engine.groups import (
     with_prior,
 )
 from ldpsql.engine.identity import parts
+from ldpsql.engine.in_c import learn
 from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.measured import all_measured, measured, number_structs
 from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, struct_sql, type_of_values, values_type
@@ -337,6 +338,7 @@ __all__ = [
     "is_mechanism",
     "items_of",
     "kind_of_reports",
+    "learn",
     "learnt_from",
     "learnt_from_order",
     "likelihoods",

@@ -25,6 +25,7 @@ from ldpsql.functions import (
     draws_handle,
     guarded,
     hookimpl,
+    learn,
     naming_column,
     plain,
     statement_of,
@@ -58,7 +59,9 @@ def _each(column: pa.Array, handles: pa.Array, to_column: ToColumn, kind: pa.Dat
         with naming_column(first):
             if to_column is CertifiedMechanism.shown:
                 return mechanism.perturb(column)
-            return to_column(mechanism, mechanism.draw(column))
+            drawn = to_column(mechanism, mechanism.draw(column))
+        learn(first, mechanism)
+        return drawn
     by_row = handles.to_numpy(zero_copy_only=False)
     rows = [np.flatnonzero(by_row == handle) for handle in np.unique(by_row)]
     mechanisms = [certify(drawing(int(by_row[at[0]]), len(at))) for at in rows]

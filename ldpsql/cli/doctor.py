@@ -157,9 +157,13 @@ def _random() -> str:
 
 
 def _kernels() -> str:
-    from ldpsql.channels.native import description
+    import duckdb  # noqa: F401  # the door is to be one of DuckDB
 
-    return description()
+    from ldpsql.channels.native import description
+    from ldpsql.engine.door import open_door
+
+    door = open_door()
+    return f"{description()}; SQL calls {f'Python: {door}' if isinstance(door, str) else 'them without Python'}"
 
 
 def _plugins() -> str:

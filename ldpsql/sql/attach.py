@@ -14,6 +14,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql import settings
 from ldpsql.engine.connections import CONNECTIONS, duckdb_of, guard_number, new_catalog
+from ldpsql.engine.door import open_door
 from ldpsql.engine.functions import ALLOWED_MACRO, CATALOG_NUMBER, GUARD_MACRO, GUARD_MARK, MARK
 from ldpsql.errors import ConnectionRefused, InvalidParameter, PrivacyLeakWarning
 from ldpsql.names import ALLOWED
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _IN_MEMORY = ":memory:"  # each such connection has an instance of its own
 _ATTACHING = Lock()  # DuckDB refuses two writers of one catalog
 C = TypeVar("C")
+open_door()
 
 
 def connect(
@@ -162,7 +164,7 @@ class _Functions:
         """Return what exists for a catalog of this name."""
         listed = """SELECT lower(database_name), function_type, function_name FROM duckdb_functions()
                     WHERE (lower(database_name) = lower($1) AND schema_name = 'main')
-                       OR (database_name = 'system' AND function_type = 'scalar')"""
+                       OR (database_name = 'system' AND function_type = 'scalar' AND varargs = 'ANY')"""
         rows = cursor.execute(listed, [catalog]).fetchall()
         kinds = {"macro": "", "table_macro": "TABLE"}
         macros = frozenset((kinds.get(kind, ""), name) for database, kind, name in rows if database == catalog.lower())

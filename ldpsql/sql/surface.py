@@ -29,6 +29,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 import ldpsql
 from ldpsql import settings, system
+from ldpsql.engine.door import FUNCTIONS
 from ldpsql.engine.functions import ALLOWED_MACRO, CATALOG_NUMBER, GUARD_MACRO, Macros, Scalar, guarded
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.sql.drawing import DrawingFunctions
@@ -254,6 +255,7 @@ def _create_all(cursor: DuckDBPyConnection, catalog: str, existing: Set[str]) ->
 def _create(cursor: DuckDBPyConnection, scalars: Sequence[Scalar], existing: Set[str]) -> None:
     types: dict[str, Any] = {}  # each is read once
     for one in scalars:
+        FUNCTIONS.setdefault(one.name, one.function)
         if one.name not in existing:
             _HELD.add(one.function)
             cursor.create_function(

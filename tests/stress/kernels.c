@@ -9,7 +9,9 @@
 
 int ldpsql_alias(const uint32_t *, size_t, uint64_t, unsigned, const uint64_t *, const uint64_t *, uint32_t *);
 int ldpsql_bits(const uint32_t *, size_t, uint64_t, uint64_t, uint64_t, const uint64_t *, uint64_t *);
-int ldpsql_keep_or_spread(const uint32_t *, size_t, uint64_t, uint64_t, const uint64_t *, uint32_t *);
+int ldpsql_column(int64_t, int, int, const void *, size_t, const uint64_t *, void *);
+bool ldpsql_learn_text(int64_t, uint64_t, uint64_t, const char *, const int32_t *);
+bool ldpsql_learn_whole(int64_t, uint64_t, uint64_t, const int64_t *);
 int ldpsql_permutation(size_t, size_t, const uint64_t *, uint32_t *);
 int ldpsql_private_hash(const uint32_t *, size_t, uint64_t, uint64_t, uint64_t, const uint64_t *, uint64_t *);
 int ldpsql_random_words(size_t, uint64_t *);
@@ -35,7 +37,56 @@ static void *room(size_t items, size_t octets) {
 	return memory;
 }
 
+enum { RECIPES = 1 << 14, TEXT = 17 };
+static const size_t WIDTHS[] = {[2] = 1, 2, 4, 8, 1, 2, 4, 8};  // of DuckDB's types of whole numbers
+
+// Columns of whole numbers of any width, of mechanisms that several threads describe at the same time.
+static void whole_columns(void) {
+	int64_t number = (int64_t)any(RECIPES / 2), low = any(2) ? 0 : -(int64_t)any(200);
+	uint64_t size = 2 + any(30), count = any(3 * BLOCK), gap = 1 + any(3);
+	int64_t *listed = room(size, 8);
+	for (uint64_t i = 0; i < size; i++) listed[i] = low + (int64_t)(i * gap);
+	ldpsql_learn_whole(number, size, UINT64_MAX / (size + 1), listed);
+	int type = 2 + (int)any(8), out = 2 + (int)any(8);
+	uint8_t *column = room(count, WIDTHS[type]), *reports = room(count, WIDTHS[out]);
+	for (uint64_t i = 0; i < count * WIDTHS[type]; i++) column[i] = any(4) ? 0 : (uint8_t)any(256);
+	ldpsql_column(number, type, out, column, count, NULL, reports);
+	ldpsql_column((int64_t)any(UINT64_MAX), type, out, column, count, NULL, reports);
+	check(ldpsql_column(number, type, TEXT, column, count, NULL, reports) == OUTSIDE, "whole numbers as text");
+	free(listed), free(column), free(reports);
+}
+
+// A text of DuckDB: of up to 12 octets it is in it, of more behind an address.
+typedef struct { uint32_t length; char start[4]; union { char rest[8]; char *octets; } end; } text;
+
+static void text_columns(void) {
+	int64_t number = RECIPES / 2 + (int64_t)any(RECIPES / 2);
+	uint64_t size = 2 + any(30), count = any(3 * BLOCK);
+	int32_t *ends = room(size, 4);
+	char *octets = room(30 * size, 1);
+	for (uint64_t i = 0, at = 0; i < size; i++) {  // text i is 'a' i times: all are distinct
+		memset(octets + at, 'a', i);
+		ends[i] = (int32_t)(at += i);
+	}
+	ldpsql_learn_text(number, size, UINT64_MAX / (size + 1), octets, ends);
+	text *column = room(count, sizeof *column), *reports = room(count, sizeof *reports);
+	bool strange = count && !any(4);
+	for (uint64_t i = 0; i < count; i++) {
+		uint32_t length = strange && any(2) ? 100 : (uint32_t)any(size);
+		column[i] = (text){.length = length};
+		if (length > 12) memset(column[i].end.octets = room(length, 1), 'a', length);
+		else memset(column[i].start, 'a', length);
+	}
+	if (ldpsql_column(number, TEXT, TEXT, column, count, NULL, reports) == DRAWN)
+		for (uint64_t i = 0; i < count; i++) check(reports[i].length < 32, "texts");
+	check(ldpsql_column(number, TEXT, 5, column, count, NULL, reports) == OUTSIDE, "text as whole numbers");
+	for (uint64_t i = 0; i < count; i++) if (column[i].length > 12) free(column[i].end.octets);
+	free(ends), free(octets), free(column), free(reports);
+}
+
 static void one_round(void) {
+	whole_columns();
+	text_columns();
 	size_t count = any(3) ? any(3 * BLOCK) : any(4);
 	uint64_t size = 2 + any(any(2) ? 300 : 70000), symbols = 2 + any(30), table_rows = 2 + any(20), width = (size + 63) / 64;
 	uint64_t most = UINT64_MAX / (size + any(1000)), own = 1 + any(UINT64_MAX - 1), other = (1 + any(1 << 12)) << any(52);

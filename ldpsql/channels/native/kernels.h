@@ -30,3 +30,6 @@ static inline uint64_t splitmix(uint64_t z) {
 	z = (z ^ z >> 27) * 0x94D049BB133111EBu;
 	return z ^ z >> 31;
 }
+
+// Draw a report of KeepOrSpread for each position: see draws.c.
+EXPORT int ldpsql_keep_or_spread(const uint32_t *values, size_t count, uint64_t size, uint64_t spread, const uint64_t *given, uint32_t *out);

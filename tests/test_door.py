@@ -1,0 +1,269 @@
+"""ldp.perturb draws in C what it draws in Python: the same reports from the same words, and the same refusals."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from duckdb import DuckDBPyConnection
+from numpy.typing import NDArray
+
+import ldpsql
+from ldpsql.channels import KeepOrSpread, Words64, native
+from ldpsql.channels.base import TOTAL
+from ldpsql.engine import door, in_c
+from ldpsql.ledger import Ledger, Policy
+
+KERNELS = in_c.kernels()
+pytestmark = pytest.mark.skipif(KERNELS is None, reason=f"SQL draws in Python: {door.open_door()}")
+
+WIDTHS = {"TINYINT": 2, "SMALLINT": 3, "INTEGER": 4, "BIGINT": 5, "UTINYINT": 6, "USMALLINT": 7, "UINTEGER": 8, "UBIGINT": 9}
+DRAWN, OUTSIDE = 0, 2
+BLOCK = 512  # of kernels.h
+NEARLY_ALWAYS = 32  # with this epsilon a report differs from its value less than once in 10^11 draws
+
+
+@pytest.fixture
+def con() -> Iterator[DuckDBPyConnection]:
+    with ldpsql.connect() as con:
+        yield con
+
+
+def any_words(count: int) -> Words64:
+    return np.frombuffer(secrets.token_bytes(8 * count), np.uint64)
+
+
+def draw(number: int, types: tuple[int, int], column: NDArray[Any], words: Words64 | None, reports: NDArray[Any]) -> int:
+    """Draw a column as the function of DuckDB does, from given words."""
+    assert KERNELS is not None
+    KERNELS.ldpsql_column.argtypes = (
+        ctypes.c_int64, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p
+    )  # fmt: skip
+    given = None if words is None else words.ctypes.data
+    addresses = column.ctypes.data, len(column), given, reports.ctypes.data
+    return int(KERNELS.ldpsql_column(number, *types, *addresses))
+
+
+NUMBERS = iter(range((1 << 14) - 1, 1 << 13, -1))  # of recipes that no mechanism has yet
+
+
+@pytest.mark.parametrize("size", [2, 100, 1025])
+@pytest.mark.parametrize("listed", ["range", "gaps"])
+def test_columns_of_every_width_are_word_for_word_those_of_the_kernel(size: int, listed: str) -> None:
+    assert KERNELS is not None
+    spread = int(TOTAL / (2.7 + size - 1))
+    values = any_words(size).argsort().astype(np.int64) * (1 if listed == "range" else 7)
+    number = next(NUMBERS)
+    assert KERNELS.ldpsql_learn_whole(number, size, spread, values.ctypes.data)
+    for kind in WIDTHS.values():
+        for out in WIDTHS.values():
+            column_type, out_type = (np.dtype(in_c.TYPES[one]) for one in (kind, out))
+            places = (any_words(BLOCK) % np.uint64(size)).astype(np.int32)
+            places = places[values[places] <= np.iinfo(column_type).max]
+            words, reports = any_words(2 * BLOCK), np.empty(len(places), out_type)
+            status = draw(number, (kind, out), values[places].astype(column_type), words, reports)
+            if values.max() > np.iinfo(out_type).max:
+                assert status == OUTSIDE
+                continue
+            assert status == DRAWN
+            drawn = native.keep_or_spread(places, size, spread, words)
+            assert drawn is not None
+            np.testing.assert_array_equal(reports, values[drawn].astype(out_type))
+
+
+def test_numbers_outside_of_the_domain_are_left_to_python() -> None:
+    assert KERNELS is not None
+    values = np.array([-3, -1, 0, 5], np.int64)
+    number = next(NUMBERS)
+    assert KERNELS.ldpsql_learn_whole(number, 4, TOTAL // 8, values.ctypes.data)
+    for kind in WIDTHS.values():
+        dtype = np.dtype(in_c.TYPES[kind])
+        ends = np.iinfo(dtype)
+        outside = {-4, -2, 1, 4, 6, ends.min, ends.max, 2**63, 2**64 - 3, 2**64 - 1} - {*values.tolist()}
+        for value in outside:
+            if ends.min <= value <= ends.max:
+                column = np.array([0, value], dtype)
+                assert draw(number, (kind, 5), column, any_words(4), np.empty(2, np.int64)) == OUTSIDE
+        for out in (6, 7, 8, 9):  # no unsigned type holds -3
+            assert draw(number, (kind, out), np.zeros(1, dtype), any_words(4), np.empty(1, np.uint64)) == OUTSIDE
+    for strange in (-1, 1 << 14, 1 << 40, -(1 << 63)):
+        assert draw(strange, (5, 5), values, any_words(8), np.empty(4, np.int64)) == OUTSIDE
+
+
+@pytest.mark.parametrize("kind", WIDTHS)
+def test_whole_numbers_of_every_width_are_drawn_in_c(
+    con: DuckDBPyConnection, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    con.execute(f"CREATE TABLE t AS SELECT (i % 100)::{kind} AS x FROM range(10_000) r(i)")
+    perturb = f"SELECT count(*) FILTER (WHERE x = ldp.perturb(x, ldp.krr({NEARLY_ALWAYS}, range(100)::{kind}[]))) FROM t"
+    assert con.execute(perturb).fetchall() == [(10_000,)]  # the first call describes the mechanism
+    monkeypatch.setattr(door, "FUNCTIONS", {})
+    assert con.execute(perturb).fetchall() == [(10_000,)]
+
+
+TEXTS = ["", "a", "twelve bytes", "thirteen byte", "more than sixteen octets", "Ærøskøbing", "Ærøskøbing by the sea", "a\0b"]
+
+
+def test_texts_of_every_length_are_drawn_in_c(con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    con.execute("CREATE TABLE t AS SELECT unnest($texts) AS x, i FROM range(1000) r(i)", {"texts": TEXTS})
+    con.execute("SET VARIABLE texts = (SELECT list(DISTINCT x ORDER BY x) FROM t)")
+    perturb = f"SELECT count(*) FILTER (WHERE x = ldp.perturb(x, ldp.krr({NEARLY_ALWAYS}, getvariable('texts')))) FROM t"
+    assert con.execute(perturb).fetchall() == [(1000 * len(TEXTS),)]
+    monkeypatch.setattr(door, "FUNCTIONS", {})
+    assert con.execute(perturb).fetchall() == [(1000 * len(TEXTS),)]
+
+
+@pytest.mark.parametrize(("domain", "value"), [("[0, 1, 2, 3]", "0"), ("['a', 'b', 'c', 'd']", "'a'")])
+def test_reports_in_c_have_the_probabilities_of_the_channel(con: DuckDBPyConnection, domain: str, value: str) -> None:
+    n, channel = 1_000_000, KeepOrSpread.within(4, Fraction(27182818284, 10**10))
+    reports = f"SELECT ldp.perturb(x, ldp.krr(1, {domain})) AS y, x FROM (SELECT {value} AS x FROM range({n}))"
+    counts = con.execute(f"SELECT y = x, count(*) FROM ({reports}) GROUP BY y, x ORDER BY y").fetchall()
+    assert len(counts) == 4
+    for kept, count in counts:
+        share = float(channel.hit if kept else channel.miss)
+        assert abs(count / n - share) < 5.3 * (share * (1 - share) / n) ** 0.5  # 10^-6 for all eight together
+
+
+STATEMENTS = [
+    "SELECT ldp.perturb(i, ldp.krr(32, [0, 1, 2])) FROM t",
+    "SELECT ldp.perturb('c' || i, ldp.krr(32, ['c0', 'c1', 'c2'])) FROM t",
+    "SELECT ldp.perturb(i, ldp.krr(1, [0, 1])) FROM t",
+    "SELECT ldp.perturb('c' || i, ldp.krr(1, ['c0', 'c1'])) FROM t",
+    "SELECT ldp.perturb(CASE WHEN i < 2 THEN i END, ldp.krr(1, [0, 1, 2])) FROM t",
+    "SELECT ldp.perturb(CASE WHEN i < 2 THEN 'c' || i END, ldp.krr(1, ['c0', 'c1', 'c2'])) FROM t",
+    "SELECT ldp.perturb(CASE WHEN i < 2 THEN i END, ldp.krr(32, [0, 1, 2], nulls := 'as:2')) FROM t",
+    "SELECT ldp.perturb(CASE WHEN i < 2 THEN 'c' || i END, ldp.krr(32, ['c0', 'c1', 'c2'], nulls := 'as:c2')) FROM t",
+    "SELECT ldp.perturb(i, ldp.krr(32, [0, 1], outside := 'as:1')) FROM t",
+    "SELECT ldp.perturb('c' || i, ldp.krr(32, ['c0', 'c1'], outside := 'as:c1')) FROM t",
+    "SELECT ldp.perturb(i, ldp.geometric(32, 0, 2)) FROM t",
+    "SELECT ldp.perturb(i::HUGEINT, ldp.krr(32, [0, 1, 2])) FROM t",
+    "SELECT ldp.perturb(i::DOUBLE, ldp.krr(32, [0, 1, 2])) FROM t",
+    "SELECT ldp.perturb(i, ldp.krr(32, [0, 1, 2]::HUGEINT[])) FROM t",
+    "SELECT ldp.perturb(i, ldp.krr(32, ['0', '1', '2'])) FROM t",
+    "SELECT ldp.perturb(DATE '2000-01-01', ldp.krr(32, ['2000-01-01', '2000-01-02'])) FROM t",
+    "SELECT ldp.perturb(true, ldp.krr(32, [0, 1])) FROM t",
+    "SELECT ldp.perturb(NULL, ldp.krr(32, [0, 1])) FROM t",
+    "SELECT ldp.perturb(1, ldp.krr(32, [18446744073709551615, 1]::UBIGINT[])) FROM t",
+    "SELECT ldp.perturb(i, ldp.krr(32, [0, 1, 1000000000000])) FROM t",
+    "SELECT ldp.perturb(i, ldp.krr(1, [i, 1])) FROM t",
+    "SELECT ldp.perturb_mixed(i, 'a', MAP {'a': ldp.krr(32, [0, 1, 2])}) FROM t",
+    "SELECT ldp.perturb(x, ldp.krr(32, [0, 1, 2])) FROM (SELECT i AS x FROM t WHERE i > 5)",
+]
+_BOTH = f"""
+import sys, duckdb
+before = duckdb.connect()
+import ldpsql
+after = duckdb.connect()
+for sql in {STATEMENTS!r}:
+    found = []
+    for con in (before, after, after):
+        ldpsql.attach(con)
+        con.execute("CREATE OR REPLACE TABLE t AS SELECT (j % 3)::INTEGER AS i FROM range(3000) r(j)")
+        try:
+            found.append((con.execute(f"DESCRIBE {{sql}}").fetchall()[0][1], con.execute(sql).fetchall()))
+        except duckdb.Error as error:
+            found.append((type(error), str(error)))
+    if not found[0] == found[1] == found[2]:
+        print(sql, *(str(one)[:300] for one in found), sep="\\n")
+print("compared")
+"""
+
+
+def run(script: str, **settings: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=False, env=os.environ | settings
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_connection_that_was_opened_before_draws_and_refuses_in_python_what_others_do_in_c() -> None:
+    assert run(_BOTH).strip() == "compared"
+
+
+def test_an_import_before_that_of_duckdb_is_made_up_for_when_ldpsql_connects() -> None:
+    script = "import ldpsql; con = ldpsql.connect(); print(len(con.execute({!r}).fetchall()))"
+    functions = "SELECT 1 FROM duckdb_functions() WHERE function_name = '__ldp_perturb_bigint' AND varargs IS NULL"
+    assert run(script.format(functions)).strip() == "8"
+    assert run(script.format(functions), LDPSQL_NATIVE="0").strip() == "0"
+
+
+_OTHER_VERSION = """
+import ldpsql.engine.door as door, ldpsql  # before DuckDB, whose version is not read yet
+door._DUCKDB = ("v1.9.9",)
+con = ldpsql.connect()
+con.execute("SELECT ldp.perturb(1, ldp.krr(1, [1, 2]))")
+print(door.open_door())
+"""
+
+
+def test_another_version_of_duckdb_draws_in_python() -> None:
+    assert "is not known to call functions in C correctly: v1.9.9" in run(_OTHER_VERSION)
+
+
+def test_threads_and_databases_draw_at_once() -> None:
+    wrong: list[int] = []
+
+    def draw_twice() -> None:
+        with ldpsql.connect() as con:
+            con.execute(
+                "CREATE TABLE t AS SELECT (i % 100)::INTEGER AS x, 'the text of a value, ' || x AS c FROM range(200_000) r(i)"
+            )
+            con.execute("SET VARIABLE texts = (SELECT list(DISTINCT c) FROM t)")
+            for _ in range(5):
+                same = f"""SELECT count(*) FROM t WHERE x = ldp.perturb(x, ldp.krr({NEARLY_ALWAYS}, range(100)::INTEGER[]))
+                           AND c = ldp.perturb(c, ldp.krr({NEARLY_ALWAYS}, getvariable('texts')))"""
+                ((count,),) = con.execute(same).fetchall()
+                wrong.append(200_000 - count)
+
+    threads = [Thread(target=draw_twice) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == [0] * 20
+
+
+def test_a_forked_process_draws_other_words(con: DuckDBPyConnection) -> None:
+    """A column that C draws in a child differs from the one that its parent draws next."""
+    values, number = np.arange(100, dtype=np.int64), next(NUMBERS)
+    assert KERNELS is not None
+    assert KERNELS.ldpsql_learn_whole(number, 100, TOTAL // 100, values.ctypes.data)
+    draw(number, (5, 5), values, None, np.empty(100, np.int64))
+    read, write = os.pipe()
+    if not (child := os.fork()):
+        reports = np.empty(100, np.int64)
+        draw(number, (5, 5), values, None, reports)
+        os.write(write, reports.tobytes())
+        os._exit(0)
+    reports = np.empty(100, np.int64)
+    draw(number, (5, 5), values, None, reports)
+    os.waitpid(child, 0)
+    assert np.frombuffer(os.read(read, 800), np.int64).tolist() != reports.tolist()
+
+
+def test_a_ledger_counts_draws_before_and_after_c_has_learnt_the_mechanism(tmp_path: Path) -> None:
+    people = "CREATE TABLE people AS SELECT (i % 3)::INTEGER AS x FROM range(5000) t(i)"
+    perturb = "CREATE TABLE reports AS SELECT ldp.perturb(x, ldp.krr(1, [0, 1, 2])) AS x FROM people"
+    with ldpsql.connect() as con:
+        con.execute(people)
+        con.execute(perturb)  # without a ledger C draws
+    Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=1))
+    with ldpsql.connect(ledger=tmp_path / "ledger") as con:
+        con.execute(people)
+        with pytest.raises(duckdb.InvalidInputException, match="LDP320"):
+            con.execute(perturb)
+        with ldpsql.release(con, "people", {"x": "ldp.krr(1, [0, 1, 2])"}, "reports"):
+            con.execute(perturb)
+            with pytest.raises(duckdb.InvalidInputException, match="LDP320"):
+                con.execute("SELECT ldp.perturb(1, ldp.krr(1, [0, 1, 2]))")
