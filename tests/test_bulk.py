@@ -644,7 +644,7 @@ def test_control_c_says_of_a_table_whether_its_reports_are_there(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"ldpsql.bulk.run.{'publish' if committed else 'charged'}", interrupted)
+    monkeypatch.setattr(f"ldpsql.bulk.run.{'Run' if committed else 'Drawing'}", interrupted)
     with pytest.raises(typer.Exit) as left:
         perturb_command("in.parquet", "reports", ["city"], [CITY], table=True, database="tables.duckdb", **how)
     assert left.value.exit_code == 130

@@ -15,7 +15,6 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Charge, perturb_copy, perturb_table, privic
-from ldpsql.bulk.charging import charged as charged_before
 from ldpsql.bulk.orders import Drawing
 from ldpsql.bulk.staging import Staging
 from ldpsql.engine.identity import UNIDENTIFIED, alike, identity_of
@@ -29,7 +28,7 @@ from ldpsql.errors import (
     UnfinishedRun,
     UnknownRelease,
 )
-from ldpsql.ledger import Ledger, Policy
+from ldpsql.ledger import Ledger, Policy, Release
 from ldpsql.ledger.people import digest, others, together
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
@@ -302,12 +301,14 @@ def test_a_release_notices_rows_that_it_has_not_seen(con: DuckDBPyConnection, le
 def changing(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
     """Change something between the charge and the first draw."""
 
-    def then(*args: Any, **options: Any) -> str:
-        token = charged_before(*args, **options)
-        change()
-        return token
+    charge = Ledger.charge
 
-    monkeypatch.setattr("ldpsql.bulk.run.charged", then)
+    def then(*args: Any, **options: Any) -> Release:
+        release = charge(*args, **options)
+        change()
+        return release
+
+    monkeypatch.setattr(Ledger, "charge", then)
 
 
 def copied(con: DuckDBPyConnection, source: Any, charge: Charge) -> int:

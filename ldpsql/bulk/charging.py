@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -116,154 +116,127 @@ def check_ledger(con: DuckDBPyConnection, charge: Charge | None) -> None:
         )
 
 
-def charged(
-    con: DuckDBPyConnection,
-    charge: Charge | None,
-    source: Source,
-    projection: Projection,
-    destination: str,
-    *,
-    again: bool,
-    resume: bool,
-    shuffled: bool,
-) -> str:
-    """Charge for a run before anything is drawn; return the token of the release, or an empty string without a ledger.
+class Bill:
+    """What a run pays before its first draw, and what becomes of it; without a charge, nothing is paid or recorded.
 
-    Permanent reports have a release for each column; spaces separate their tokens.
-
-    Raises:
-        DestinationExists: if the ledger records that this release was published before.
-        WrongType: if a mechanism does not take the type of its column.
-
+    The token of a run names its releases, with spaces between those of permanent reports, which have one for each column.
     """
-    if charge is None:
-        return ""
-    central = shuffled_claim(charge, source, projection, shuffled=shuffled)
-    if projection.permanent is not None:  # looks up all values before it charges
-        return " ".join(release.token for release in _charged_once(con, charge, source, projection, destination))
-    _check_types(source, projection)
-    _check_values(con, source, projection)
-    users = source.users.pop() if source.users else None
-    data, columns = _whose(con, charge, source), projection.uncertified
-    options: dict[str, Any] = {"users": users, "part": charge.part, "again": again, "resume": resume, "shuffled": central}
-    release = charge.ledger.charge(data, columns, destination, **options)
-    if release.stored:
-        raise DestinationExists(
-            "these reports were published there before", "use them; to draw and charge again: --replace, in Python replace=True"
-        )
-    return release.token
 
+    def __init__(
+        self, con: DuckDBPyConnection, charge: Charge | None, source: Source, projection: Projection, destination: str
+    ) -> None:
+        self._con, self._charge = con, charge
+        self._source, self._projection, self._destination = source, projection, destination
 
-def _check_types(source: Source, projection: Projection) -> None:
-    wanted = projection.read(source.names)
-    for part in source.parts[:1]:
-        read = part.empty or part.read
-        projection.check_types(read(wanted, projection.mechanisms.keys(), projection.keep).schema)
+    def pay(self, *, again: bool, resume: bool, shuffled: bool) -> str:
+        """Charge for the run, and return its token, an empty string without a ledger.
 
+        All values are checked before, unless the source can be read only once; those of permanent reports are looked up.
 
-def _check_values(con: DuckDBPyConnection, source: Source, projection: Projection) -> None:
-    """Check all values before anything is charged, unless the source can be read only once.
+        Raises:
+            DestinationExists: if the ledger records that this release was published before.
+            MissingValue, OutsideDomain, WrongType: if a value cannot be perturbed.
 
-    Raises:
-        MissingValue, OutsideDomain, WrongType: if one cannot be perturbed.
+        """
+        charge, source, projection = self._charge, self._source, self._projection
+        if charge is None:
+            return ""
+        central = self._shuffled_claim(charge, shuffled=shuffled)
+        wanted, encoded = projection.read(source.names), projection.mechanisms.keys()
+        if projection.permanent is not None:
+            batches = (batch for part in source.parts for batch in part.read(wanted, encoded, projection.keep))
+            releases = charge_reports(charge.ledger, self._whose(charge), projection, batches, self._destination)
+            return " ".join(release.token for release in releases)
+        for part in source.parts[:1]:
+            projection.check_types((part.empty or part.read)(wanted, encoded, projection.keep).schema)
+        meter = Meter(None, None)
+        for part in () if source.once else source.parts:
+            meter.watch(partial(self._check_values, meter, part))
+        users = source.users.pop() if source.users else None
+        options: dict[str, Any] = {"users": users, "part": charge.part, "again": again, "resume": resume, "shuffled": central}
+        release = charge.ledger.charge(self._whose(charge), projection.uncertified, self._destination, **options)
+        if release.stored:
+            raise DestinationExists(
+                "these reports were published there before",
+                "use them; to draw and charge again: --replace, in Python replace=True",
+            )
+        return release.token
 
-    """
-    meter = Meter(None, None)
+    def _check_values(self, meter: Meter, part: Part) -> None:
+        deque(until_stopped(self._con, meter.check(part, self._projection)), 0)
 
-    def read(part: Part) -> None:
-        deque(until_stopped(con, meter.check(part, projection)), 0)
+    def _shuffled_claim(self, charge: Charge, *, shuffled: bool) -> str:
+        """Return what the history of the ledger says about shuffled reports; an empty string unless the charge asks for it.
 
-    for part in () if source.once else source.parts:
-        meter.watch(partial(read, part))
+        Raises:
+            InvalidParameter: if reports are not shuffled, a row has several reports, or nobody knows how many there are.
 
+        """
+        if charge.shuffled_delta is None:
+            return ""
+        source, projection = self._source, self._projection
+        alone = len(projection.mechanisms) == 1 and not projection.keep and projection.permanent is None
+        rows = len(source.users[0]) if source.users else source.rows  # a snapshot of a table does not count its rows
+        if not (shuffled and alone and rows):
+            raise InvalidParameter(
+                "only the reports of one column in random order have a central epsilon, if their number is known beforehand",
+                "order='random', one column, nothing kept, no permanent reports; from a table, a frame or Parquet files",
+            )
+        if source.users and len(source.users[0].unique()) < rows:
+            raise InvalidParameter("some user has more than one report, so shuffling hides less", "leave out shuffled_delta")
+        (mechanism,) = projection.uncertified.values()
+        central = central_of(mechanism, reports=rows, delta=charge.shuffled_delta)
+        return f"({central.epsilon:.6g}, {central.delta:g}) of {rows} reports"
 
-def shuffled_claim(charge: Charge, source: Source, projection: Projection, *, shuffled: bool) -> str:
-    """Return what the history of the ledger says about shuffled reports; an empty string unless the charge asks for it.
+    def _whose(self, charge: Charge) -> Identity:
+        """Return whose rows the source has, under the name of the charge, which is charged too, never instead of the source."""
+        with cursor_of(self._con) as cursor:
+            named = identity_of(cursor, charge.dataset)
+            return self._source.whose(cursor, charge.ledger.policy.privacy_unit == ROW).called(named)
 
-    Raises:
-        InvalidParameter: if reports are not shuffled, or a row has more than one report, or nobody knows how many there are.
+    def written(self) -> str:
+        """Return the token of a run that was killed after writing its table and before publishing it, or an empty string.
 
-    """
-    if charge.shuffled_delta is None:
-        return ""
-    alone = len(projection.mechanisms) == 1 and not projection.keep and projection.permanent is None
-    rows = len(source.users[0]) if source.users else source.rows  # a snapshot of a table does not count its rows
-    if not (shuffled and alone and rows):
-        raise InvalidParameter(
-            "only the reports of one column in random order have a central epsilon, if their number is known beforehand",
-            "order='random', one column, nothing kept, no permanent reports; from a table, a frame or Parquet files",
-        )
-    if source.users and len(source.users[0].unique()) < rows:
-        raise InvalidParameter("some user has more than one report, so shuffling hides less", "leave out shuffled_delta")
-    (mechanism,) = projection.uncertified.values()
-    central = central_of(mechanism, reports=rows, delta=charge.shuffled_delta)
-    return f"({central.epsilon:.6g}, {central.delta:g}) of {rows} reports"
+        Permanent reports are written again at no cost.
+        """
+        charge, tokens, source = self._charge, written_tokens(self._con), self._source
+        if charge is None or not tokens or self._projection.permanent is not None:
+            return ""
+        options: dict[str, Any] = {"users": source.users[0] if source.users else None, "part": charge.part}
+        columns = self._projection.uncertified
+        release = charge.ledger.unfinished(self._whose(charge), columns, self._destination, **options)
+        return release.token if release is not None and release.token in tokens else ""
 
+    def is_published(self, token: str) -> bool:
+        """Return whether the ledger records the run that is resumed as published.
 
-def _charged_once(
-    con: DuckDBPyConnection, charge: Charge, source: Source, projection: Projection, destination: str
-) -> list[Release]:
-    wanted = projection.read(source.names)
-    batches = (batch for part in source.parts for batch in part.read(wanted, projection.mechanisms.keys(), projection.keep))
-    return charge_reports(charge.ledger, _whose(con, charge, source), projection, batches, destination)
+        Permanent reports of no rows have no release; whether the unfinished run had a ledger is a part of its task.
 
+        Raises:
+            UnfinishedRun: if that run used a ledger and this one does not, or the reverse.
 
-def written_release(con: DuckDBPyConnection, charge: Charge, source: Source, projection: Projection, destination: str) -> str:
-    """Return the token of a run that was killed after writing its table and before publishing it, or an empty string.
+        """
+        charge = self._charge
+        if self._projection.permanent is None and bool(token) != (charge is not None):
+            raise UnfinishedRun("the unfinished run used another ledger, or none", "resume it as it was begun")
+        return charge is not None and token != "" and all(charge.ledger.release_of(one).stored for one in token.split())
 
-    Permanent reports are written again at no cost.
-    """
-    tokens = written_tokens(con)
-    if not tokens or projection.permanent is not None:
-        return ""
-    users = source.users[0] if source.users else None
-    data = _whose(con, charge, source)
-    release = charge.ledger.unfinished(data, projection.uncertified, destination, users=users, part=charge.part)
-    return release.token if release is not None and release.token in tokens else ""
+    def drawn(self, token: str, *, once: bool = False) -> None:
+        """Record that others may see the reports from now on; see `Ledger.drawn`."""
+        if self._charge is not None:
+            for one in token.split():
+                self._charge.ledger.drawn(one, once=once)
 
+    def give_back(self, token: str, *, unseen: bool) -> None:
+        """Give back what a run that failed paid; see `return_charge`."""
+        if self._charge is not None:
+            return_charge(self._con, self._charge.ledger, token, unseen=unseen)
 
-def is_published(charge: Charge | None, token: str, *, permanent: bool) -> bool:
-    """Whether the ledger records the run that is resumed as published.
-
-    Permanent reports of no rows have no release; whether the unfinished run had a ledger is a part of its task.
-
-    Raises:
-        UnfinishedRun: if that run used a ledger and this one does not, or the reverse.
-
-    """
-    if not permanent and bool(token) != (charge is not None):
-        raise UnfinishedRun("the unfinished run used another ledger, or none", "resume it as it was begun")
-    return charge is not None and token != "" and all(charge.ledger.release_of(one).stored for one in token.split())
-
-
-def mark_drawn(charge: Charge | None, token: str, *, once: bool = False) -> None:
-    """Record in the ledger, if there is one, that others may see the reports from now on; see `Ledger.drawn`."""
-    if charge:
-        for one in token.split():
-            charge.ledger.drawn(one, once=once)
-
-
-@contextmanager
-def returned_if_unseen(con: DuckDBPyConnection, charge: Charge | None, token: str) -> Iterator[Callable[[], None]]:
-    """Run the block that draws and writes a table in one transaction; if it fails, give its charge back.
-
-    Yields:
-        a function to call just before COMMIT; see `Ledger.drawn`.
-
-    """
-    marked = False
-
-    def mark() -> None:
-        nonlocal marked
-        mark_drawn(charge, token, once=True)
-        marked = True
-
-    try:
-        yield mark
-    except BaseException:
-        if charge is not None:
-            return_charge(con, charge.ledger, token, unseen=marked)
-        raise
+    def publish(self, token: str) -> None:
+        """Record that the reports are at their destination."""
+        if self._charge is not None:
+            for one in token.split():
+                self._charge.ledger.publish(self._charge.ledger.release_of(one))
 
 
 def return_charge(con: DuckDBPyConnection, ledger: Ledger, token: str, *, unseen: bool) -> None:
@@ -282,20 +255,6 @@ def return_charge(con: DuckDBPyConnection, ledger: Ledger, token: str, *, unseen
                 ledger.publish(ledger.release_of(one))
             else:
                 ledger.give_back(one, unseen=unseen)
-
-
-def publish(charge: Charge | None, token: str) -> None:
-    """Record in the ledger, if there is one, that the reports are at their destination."""
-    if charge:
-        for one in token.split():
-            charge.ledger.publish(charge.ledger.release_of(one))
-
-
-def _whose(con: DuckDBPyConnection, charge: Charge, source: Source) -> Identity:
-    """Return whose rows a source has, under the name of the charge: that name is charged too, never instead of the source."""
-    with cursor_of(con) as cursor:
-        named = identity_of(cursor, charge.dataset)
-        return source.whose(cursor, charge.ledger.policy.privacy_unit == ROW).called(named)
 
 
 def is_permanent(*, permanent: bool, key: object, user: object) -> bool:

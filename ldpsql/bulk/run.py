@@ -6,11 +6,9 @@ charge, if there is a ledger -> draw -> write to the disk -> rename to the desti
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import polars as pl
@@ -20,28 +18,22 @@ from duckdb import DuckDBPyConnection
 from ldpsql import settings
 from ldpsql.bulk.charging import (
     DESTINATION,
+    Bill,
     Charge,
     Charged,
     Charging,
     charge_of,
     charge_reports,
-    charged,
     check_ledger,
     is_held,
     is_permanent,
-    is_published,
-    mark_drawn,
     opened,
     permanent_of,
-    publish,
-    return_charge,
-    returned_if_unseen,
-    written_release,
 )
 from ldpsql.bulk.columns import Columns, Projection, by_column, drawn
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.orders import Drawing, Meter, Order, Progress, check_order
-from ldpsql.bulk.sinks import Form, check_writable, database_of, destination_of, is_there, read_from, table_name
+from ldpsql.bulk.sinks import Form, TableSink, destination_of
 from ldpsql.bulk.sources import (
     BATCH_ROWS,
     Column,
@@ -55,11 +47,11 @@ from ldpsql.bulk.sources import (
     stream,
     witnessed,
 )
-from ldpsql.bulk.staging import Staging, already_exists, check_url, staging_at
+from ldpsql.bulk.staging import already_exists, staging_at
 from ldpsql.domains.arrays import column_of, is_pandas_series, like_series
 from ldpsql.engine.identity import Identity
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection
-from ldpsql.errors import DestinationRefused, InvalidParameter, NotReleased
+from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.errors.boundary import withheld, withheld_stream
 from ldpsql.ledger.configured import uncharged
 from ldpsql.ledger.permanent import Key
@@ -67,95 +59,25 @@ from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.places import Place
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import TablePolicy, check_policies, table_policy
-from ldpsql.reports import type_of
 from ldpsql.sql.named import mechanism_of
 
 
-def opened_source(
-    con: DuckDBPyConnection, source: Any, projection: Projection, charge: Charge | None, *, split: bool = False
-) -> Source:
-    """Return the source of a run, with its user ids if the ledger charges by user.
-
-    Raises:
-        UnknownName, SourceRefused: if it cannot be read, or a column is missing or is the name of its folders.
-
-    """
-    opened = source_of(con, source, split=split)
-    opened.check(projection.read(opened.names) if projection.permanent else projection.columns)
-    opened.check_folders(projection.mechanisms)
-    if projection.permanent is not None:  # each report is compared with those that were charged
-        return readable_twice(opened) if charge else opened
-    if charge is not None and charge.shuffled_delta is not None:
-        opened = counted(opened)
-    return witnessed(opened, charge.user if charge else None, projection.keep)
-
-
-def check_partition(form: Form, projection: Projection) -> None:
-    """Check that reports can be partitioned by columns.
-
-    Raises:
-        InvalidParameter: if one is not written, or none is left for the files.
-
-    """
-    if set(form.partition_by) - set(projection.columns):
-        raise InvalidParameter(
-            "the reports can only be partitioned by columns that are written",
-            "keep the column too: --keep, in Python keep=[...]",
-        )
-    if not set(projection.columns) - set(form.partition_by):
-        raise InvalidParameter("no column is left to be written into the files of a partition", "partition by fewer columns")
-
-
-def check_destination(target: Place, form: Form, projection: Projection, source: Source) -> None:
-    """Check that reports can go to files.
-
-    Raises:
-        DestinationRefused: if nested reports go to a text file, or the destination is or holds a file of the source.
-
-    """
-    nested = any(pa.types.is_nested(type_of(mechanism.reports)) for mechanism in projection.mechanisms.values())
-    if nested and form.kind in ("csv", "json"):
-        raise DestinationRefused("reports that are lists or structs cannot be read back from text", "write .parquet or .arrow")
-    files, itself = [_resolved(Place(name)) for name in source.files], _resolved(target)
-    if any(itself in (file, *file.parents) for file in files):
-        raise DestinationRefused("the destination is the source itself, or holds it", "write the reports somewhere else")
-
-
-def _resolved(place: Place) -> PurePath:
-    return place.path if place.is_url else Path(place.text).resolve()
-
-
-def task_of(
-    source: Source, projection: Projection, form: Form, *, order: Order, buckets: int, charge: Charge | None
-) -> dict[str, Any]:
-    """Return all that a run that resumes must have in common with the run that was killed."""
-    permanent = projection.permanent
-    return {
-        "inputs": [part.identity for part in source.parts],
-        "columns": {name: str(mechanism) for name, mechanism in projection.uncertified.items()},
-        "keep": projection.keep,
-        "partition_by": form.partition_by,
-        "order": order,
-        "buckets": buckets,
-        "permanent": permanent and [permanent.key.fingerprint, permanent.user, charge is not None],
-    }
-
-
 class Chosen(NamedTuple):
-    """The mechanism of each column that is perturbed, and the columns that are kept."""
+    """The mechanism of each column that is perturbed, the columns that are kept, the policy with both, and the connection."""
 
     mechanisms: Columns
     keep: tuple[str, ...]
     policy: TablePolicy | None = None
+    con: DuckDBPyConnection | None = None
 
-    def charge(self, argument: Charged, con: DuckDBPyConnection | None = None) -> Charge | None:
+    def charge(self, argument: Charged) -> Charge | None:
         """Return the charge of a run, as `charge_of` reads it, with the column of user ids of the policy.
 
         Raises:
             NotReleased: if the policy counts by user and the run charges no ledger, or one that counts otherwise.
 
         """
-        charge = charge_of(argument, con)
+        charge = charge_of(argument, self.con)
         if self.policy is None:
             return charge
         unit = charge.ledger.policy.privacy_unit if charge else "row"
@@ -166,9 +88,7 @@ class Chosen(NamedTuple):
             )
         return replace(charge, user=charge.user or self.policy.unit) if charge and not self.policy.by_row else charge
 
-    def check(
-        self, projection: Projection, charge: Charge | None, source: Source | None = None, con: DuckDBPyConnection | None = None
-    ) -> None:
+    def check(self, projection: Projection, charge: Charge | None, source: Source | None = None) -> None:
         """Check that the policies of the source allow what happens to its columns.
 
         A source that is not identified goes by the name of its charge.
@@ -179,10 +99,9 @@ class Chosen(NamedTuple):
         """
         if not settings.load().tables:
             return
-        named = Identity.named(charge.dataset) if charge else Identity("", ())
-        whose = named
-        if con is not None and source is not None:
-            with cursor_of(con) as cursor:
+        named = whose = Identity.named(charge.dataset) if charge else Identity("", ())
+        if self.con is not None and source is not None:
+            with cursor_of(self.con) as cursor:
                 whose = source.whose(cursor, False)
         check_policies(
             whose if whose.base else named,
@@ -190,28 +109,8 @@ class Chosen(NamedTuple):
             keep=projection.keep,
             permanent=projection.permanent is not None,
             policy=None if self.policy is None else self.policy.name,
-            con=con,
+            con=self.con,
         )
-
-    def projection(
-        self,
-        charge: Charge | None,
-        con: DuckDBPyConnection | None,
-        *,
-        permanent: bool,
-        key: Key | str | Path | None,
-        user: str | None,
-    ) -> Projection:
-        """Return what happens to the columns of a run; its permanent reports are by the user ids of the policy.
-
-        Raises:
-            InvalidParameter: if no column is to be perturbed, one also to be kept, or the arguments do not fit together.
-            KeyUnusable: if permanent reports have no key.
-
-        """
-        unit = None if self.policy is None or self.policy.by_row else self.policy.unit
-        asked = is_permanent(permanent=permanent, key=key, user=user)
-        return Projection.of(self.mechanisms, self.keep, permanent_of(key, user or unit, charge, con) if asked else None)
 
 
 def chosen_columns(
@@ -236,13 +135,13 @@ def chosen_columns(
     kept = names_of(keep, "keep")
     if policy is None and columns is not None:
         named = columns if con is None else by_column(columns, lambda mechanism: mechanism_of(mechanism, con))
-        return Chosen(named, kept)
+        return Chosen(named, kept, con=con)
     if policy is None or columns is not None or kept:
         raise InvalidParameter(
             "a run needs either columns with mechanisms or the policy of a table", "policy='people' stands for columns and keep"
         )
     chosen = table_policy(policy, con)
-    return Chosen(chosen.mechanisms, chosen.keep, chosen)
+    return Chosen(chosen.mechanisms, chosen.keep, chosen, con)
 
 
 @dataclass
@@ -258,6 +157,126 @@ class Run:
     resumed: int = 0
     release: str = ""
     uncharged: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run reads, what happens to its columns, and who is charged: all of it is checked, and nothing is drawn yet."""
+
+    con: DuckDBPyConnection
+    source: Source
+    projection: Projection
+    charge: Charge | None
+    order: Order
+
+    @classmethod
+    def of(
+        cls,
+        con: DuckDBPyConnection,
+        source: Any,
+        columns: Columns | None,
+        *,
+        policy: str | None,
+        keep: Iterable[str],
+        order: Order,
+        charge: Charged,
+        permanent: bool,
+        key: Key | str | Path | None,
+        user: str | None,
+        split: bool = False,
+    ) -> Plan:
+        """Return the plan of a run from the arguments of `perturb_copy`; ``split`` cuts files into parts.
+
+        A source has its user ids with it if the ledger charges by user.
+        """
+        check_order(order)
+        chosen = chosen_columns(columns, keep, policy, con)
+        charged = chosen.charge(charge)
+        unit = None if chosen.policy is None or chosen.policy.by_row else chosen.policy.unit
+        once = is_permanent(permanent=permanent, key=key, user=user)
+        projection = Projection.of(
+            chosen.mechanisms, chosen.keep, permanent_of(key, user or unit, charged, con) if once else None
+        )
+        opened = source_of(con, source, split=split)
+        opened.check(projection.read(opened.names) if once else projection.columns)
+        opened.check_folders(projection.mechanisms)
+        if once:  # each report is compared with those that were charged
+            opened = readable_twice(opened) if charged else opened
+        else:
+            opened = counted(opened) if charged and charged.shuffled_delta is not None else opened
+            opened = witnessed(opened, charged.user if charged else None, projection.keep)
+        chosen.check(projection, charged, opened)
+        check_ledger(con, charged)
+        return cls(con, opened, projection, charged, order)
+
+    def into_files(self, target: Place, form: Form, *, replace: bool, resume: bool, progress: Progress | None) -> Run:
+        """Charge, draw, and publish files; a run that is resumed draws the parts that are not complete."""
+        form.check(target, self.projection, self.source.files)
+        drawing = Drawing(self.con, self.source, self.projection, Meter(self.source.rows, progress))
+        bill = Bill(self.con, self.charge, self.source, self.projection, target.shown)
+        task = self._task(form, drawing.buckets)
+        with staging_at(target, form.suffix) as staging:
+            token = staging.begin(task, replace=replace, resume=resume)
+            if token is None:
+                token = bill.pay(again=replace, resume=resume, shuffled=self.order == "random")
+                staging.write_state({"task": task, "release": token, "replace": replace})
+            elif bill.is_published(token):  # killed while it tidied up
+                staging.remove()
+                return Run(0, 0, len(self.source.parts), token)
+            elif self.projection.permanent is not None:  # costs nothing, and says what may be drawn
+                token = staging.add_release(bill.pay(again=False, resume=True, shuffled=False))
+            try:
+                drawing.into_files(form, staging, self.order)
+            except BaseException:
+                if not staging.has_parts:  # from which a later run could go on
+                    bill.give_back(token, unseen=False)
+                raise
+            bill.drawn(token)
+            staging.publish(one_file=not form.folder)
+            bill.publish(token)
+            staging.remove()
+        return Run(drawing.rows, drawing.parts, drawing.resumed, token, self.charge is None and uncharged())
+
+    def _task(self, form: Form, buckets: int) -> dict[str, Any]:
+        """Return all that a run that resumes must have in common with the run that was killed."""
+        permanent = self.projection.permanent
+        return {
+            "inputs": [part.identity for part in self.source.parts],
+            "columns": {name: str(mechanism) for name, mechanism in self.projection.uncertified.items()},
+            "keep": self.projection.keep,
+            "partition_by": form.partition_by,
+            "order": self.order,
+            "buckets": buckets,
+            "permanent": permanent and [permanent.key.fingerprint, permanent.user, self.charge is not None],
+        }
+
+    def into_table(self, sink: TableSink, *, resume: bool, progress: Progress | None) -> Run:
+        """Charge, draw, and write a table in one transaction; a run that wrote its table before it was killed is published."""
+        bill = Bill(self.con, self.charge, self.source, self.projection, sink.place)
+        if resume and (token := bill.written()):
+            bill.publish(token)
+            return Run(0, 0, 1, token)
+        sink.check(self.source.named, self.projection.columns)
+        marking = Marking(self.con, sink.name, self.projection.uncertified)
+        if sink.append:
+            marking.check()
+        token = bill.pay(again=sink.replace, resume=resume, shuffled=self.order == "random")
+        drawing, committing = Drawing(self.con, self.source, self.projection, Meter(self.source.rows, progress)), False
+
+        def sign(cursor: DuckDBPyConnection) -> None:
+            """Sign the table, and record in the ledger that COMMIT comes next: after it, others may see the reports."""
+            nonlocal committing
+            marking.write(cursor, token, appended=sink.append and sink.there)
+            bill.drawn(token, once=True)
+            committing = True
+
+        try:
+            drawing.into_table(sink.verb, self.order, sign)
+        except BaseException:
+            bill.give_back(token, unseen=committing)
+            raise
+        bill.publish(token)
+        return Run(drawing.rows, 1, 0, token, self.charge is None and uncharged())
 
 
 @withheld
@@ -315,49 +334,11 @@ def perturb_copy(
         InvalidParameter: if the arguments do not fit together, or one stands in the place of another.
 
     """
-    check_order(order)
     target = Place.of(destination_of(destination)).absolute()
-    chosen = chosen_columns(columns, keep, policy, con)
-    charge = chosen.charge(charge, con)
-    projection = chosen.projection(charge, con, permanent=permanent, key=key, user=user)
     form = Form.of(target.path, names_of(partition_by, "partition_by"))
-    check_url(target, folder=form.folder)
-    check_partition(form, projection)
-    opened = opened_source(con, source, projection, charge, split=form.folder)
-    check_destination(target, form, projection, opened)
-    chosen.check(projection, charge, opened, con)
-    check_ledger(con, charge)
-    drawing = Drawing(con, opened, projection, Meter(opened.rows, progress))
-    task = task_of(opened, projection, form, order=order, buckets=drawing.buckets, charge=charge)
-    pay = partial(charged, con, charge, opened, projection, target.shown)
-    with staging_at(target, form.suffix) as staging:
-        token = staging.begin(task, replace=replace, resume=resume)
-        if token is None:
-            token = pay(again=replace, resume=resume, shuffled=order == "random")
-            staging.write_state({"task": task, "release": token, "replace": replace})
-        elif is_published(charge, token, permanent=projection.permanent is not None):  # killed while it tidied up
-            staging.remove()
-            return Run(0, 0, len(opened.parts), token)
-        elif projection.permanent is not None:  # costs nothing, and says what may be drawn
-            token = staging.add_release(pay(again=False, resume=True, shuffled=False))
-        with _returned_if_lost(con, charge, token, staging):
-            drawing.into_files(form, staging, order)
-        mark_drawn(charge, token)
-        staging.publish(one_file=not form.folder)
-        publish(charge, token)
-        staging.remove()
-    return Run(drawing.rows, drawing.parts, drawing.resumed, token, charge is None and uncharged())
-
-
-@contextmanager
-def _returned_if_lost(con: DuckDBPyConnection, charge: Charge | None, token: str, staging: Staging) -> Iterator[None]:
-    """Run the block that draws; if it fails and leaves no part with which a later run could resume, give its charge back."""
-    try:
-        yield
-    except BaseException:
-        if charge is not None and not staging.has_parts:
-            return_charge(con, charge.ledger, token, unseen=False)
-        raise
+    how: dict[str, Any] = {"permanent": permanent, "key": key, "user": user, "split": form.folder}
+    plan = Plan.of(con, source, columns, policy=policy, keep=keep, order=order, charge=charge, **how)
+    return plan.into_files(target, form, replace=replace, resume=resume, progress=progress)
 
 
 @withheld
@@ -411,43 +392,12 @@ def perturb_table(
         InvalidParameter: if the arguments do not fit together, or one stands in the place of another.
 
     """
-    check_order(order)
-    name = table_name(into := destination_of(into))
-    chosen = chosen_columns(columns, keep, policy, con)
-    charge = chosen.charge(charge, con)
-    projection = chosen.projection(charge, con, permanent=permanent, key=key, user=user)
-    if replace and append:
-        raise InvalidParameter("a table is either replaced or appended to", "choose one")
-    there, place = is_there(con, name), f"{database_of(con)} {into}"
-    if there and not (replace or append or resume):
+    sink = TableSink(con, destination_of(into), replace=replace, append=append)
+    how: dict[str, Any] = {"permanent": permanent, "key": key, "user": user}
+    if sink.there and not (replace or append or resume):
         raise already_exists(into)
-    opened = opened_source(con, source, projection, charge)
-    chosen.check(projection, charge, opened, con)
-    if resume and charge and (token := written_release(con, charge, opened, projection, place)):
-        publish(charge, token)
-        return Run(0, 0, 1, token)
-    if there and not (replace or append):
-        raise already_exists(into)
-    if there and opened.kind == "table" and read_from(con, source) & read_from(con, name):
-        raise DestinationRefused("the destination is the source itself", "write the reports into another table")
-    verb = f"INSERT INTO {name} BY NAME" if append and there else f"CREATE {'OR REPLACE ' * replace}TABLE {name} AS"
-    check_writable(con, verb, projection.columns)
-    check_ledger(con, charge)
-    marking = Marking(con, name, projection.uncertified)
-    if append:
-        marking.check()
-    token = charged(con, charge, opened, projection, place, again=replace, resume=resume, shuffled=order == "random")
-    drawing = Drawing(con, opened, projection, Meter(opened.rows, progress))
-    with returned_if_unseen(con, charge, token) as mark:
-        drawing.into_table(verb, order, partial(_sign, marking=marking, appended=append and there, token=token, then=mark))
-    publish(charge, token)
-    return Run(drawing.rows, 1, 0, token, charge is None and uncharged())
-
-
-def _sign(cursor: DuckDBPyConnection, *, marking: Marking, appended: bool, token: str, then: Callable[[], None]) -> None:
-    """Sign a table, and record in the ledger that COMMIT comes next: after it, others may see the reports."""
-    marking.write(cursor, token, appended=appended)
-    then()
+    plan = Plan.of(con, source, columns, policy=policy, keep=keep, order=order, charge=charge, **how)
+    return plan.into_table(sink, resume=resume, progress=progress)
 
 
 @withheld
@@ -563,7 +513,9 @@ def perturb_once(
     schema, batches = projection.schema(reader.schema), [*batches_of(reader)]
     releases = [] if charged is None else charge_reports(charged.ledger, charged.dataset, projection, batches, DESTINATION)
     reports = pa.Table.from_batches((projection.perturb(batch, schema) for batch in batches), schema)
-    publish(charged, " ".join(release.token for release in releases))
+    if charged is not None:
+        for release in releases:
+            charged.ledger.publish(release)
     return reports
 
 

@@ -13,12 +13,16 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
+from ldpsql.bulk.columns import Projection
 from ldpsql.bulk.sources import FileFormat, format_of
+from ldpsql.bulk.staging import already_exists
 from ldpsql.domains.arrays import shown_class
 from ldpsql.engine.identity import split, table_of
 from ldpsql.engine.interrupting import cursor_of, stopped_with, until_stopped
 from ldpsql.errors import DestinationRefused, InvalidParameter
+from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
+from ldpsql.reports import type_of
 
 _STREAM = "__ldpsql_reports"
 
@@ -54,6 +58,38 @@ class Form:
             raise DestinationRefused("one file cannot be partitioned", "name a folder, without a suffix")
         return cls(kind, destination.suffix, folder=False, tabs=".tsv" in destination.suffixes)
 
+    def check(self, target: Place, projection: Projection, sources: Iterable[str]) -> None:
+        """Check that reports can go to a path or a URL in this form.
+
+        Raises:
+            DestinationRefused: if the URL is on the web or stands for a folder, nested reports go to a text file, or the
+                destination is or holds one of the files of the source.
+            InvalidParameter: if a column of the partition is not written, or no other column is left for the files.
+
+        """
+        if target.scheme in ("http", "https"):
+            raise DestinationRefused("addresses on the web can only be read", "write to a file, or to a store such as s3://")
+        if target.is_url and self.folder:
+            raise DestinationRefused(
+                "the files of a folder do not appear at a URL at once, so a run that is killed would publish some of them",
+                "name one file, such as s3://bucket/reports.parquet, or write a folder on this machine and copy it",
+            )
+        if set(self.partition_by) - set(projection.columns):
+            raise InvalidParameter(
+                "the reports can only be partitioned by columns that are written",
+                "keep the column too: --keep, in Python keep=[...]",
+            )
+        if not set(projection.columns) - set(self.partition_by):
+            hint = "partition by fewer columns"
+            raise InvalidParameter("no column is left to be written into the files of a partition", hint)
+        nested = any(pa.types.is_nested(type_of(mechanism.reports)) for mechanism in projection.mechanisms.values())
+        if nested and self.kind in ("csv", "json"):
+            hint = "write .parquet or .arrow"
+            raise DestinationRefused("reports that are lists or structs cannot be read back from text", hint)
+        files, itself = [_resolved(Place(name)) for name in sources], _resolved(target)
+        if any(itself in (file, *file.parents) for file in files):
+            raise DestinationRefused("the destination is the source itself, or holds it", "write the reports somewhere else")
+
     def write(self, con: DuckDBPyConnection, reports: pa.RecordBatchReader, folder: Path, name: str) -> None:
         """Write a stream into a new folder, as a file or files of this name without suffixes."""
         if self.kind == "arrow":
@@ -71,6 +107,10 @@ class Form:
         target = text_literal(str(folder if self.partition_by else folder / name))
         with _writer(con) as writer, stopped_with(con, writer):
             _run(writer, reports, f"COPY (FROM {_STREAM}) TO {target} ({', '.join(options)})")
+
+
+def _resolved(place: Place) -> PurePath:
+    return place.path if place.is_url else Path(place.text).resolve()
 
 
 def file_name(number: int) -> str:
@@ -167,28 +207,53 @@ def identity(con: DuckDBPyConnection, into: str) -> tuple[int, ...] | None:
         return (*(number or ()), rows)
 
 
-def check_writable(con: DuckDBPyConnection, verb: str, columns: Iterable[str]) -> None:
-    """Check that ``CREATE TABLE name AS`` or ``INSERT INTO name BY NAME`` can write these columns, by writing zero rows.
+class TableSink:
+    """The table of a run: its name as SQL writes it, and whether it is ``there`` and to be replaced or appended to.
 
     Raises:
-        DestinationRefused: if the database is read-only, or the schema or a column does not exist.
+        InvalidParameter: if it is both to be replaced and appended to.
 
     """
-    none = ", ".join(f"NULL AS {quoted(column)}" for column in columns)
-    with cursor_of(con) as cursor:
-        cursor.execute("BEGIN")
-        try:
-            cursor.execute(f"{verb} SELECT {none} WHERE false")
-        except duckdb.Error:
-            refused = True
-        else:
-            refused = False
-        cursor.execute("ROLLBACK")
-    if refused:
-        raise DestinationRefused(
-            "the reports cannot be written into this table",
-            "is the database open for writing, does the schema exist, and does an existing table have these columns?",
-        )
+
+    def __init__(self, con: DuckDBPyConnection, into: str, *, replace: bool, append: bool) -> None:
+        if replace and append:
+            raise InvalidParameter("a table is either replaced or appended to", "choose one")
+        self._con, self._into, self.name, self.replace, self.append = con, into, table_name(into), replace, append
+        self.there, self.place = is_there(con, self.name), f"{database_of(con)} {into}"
+        there = append and self.there
+        self.verb = f"INSERT INTO {self.name} BY NAME" if there else f"CREATE {'OR REPLACE ' * replace}TABLE {self.name} AS"
+
+    def check(self, source: str, columns: Iterable[str]) -> None:
+        """Check that the table can be written, by writing zero rows.
+
+        Args:
+            source: the table that the run reads; an empty string if it reads none.
+            columns: the columns of the reports.
+
+        Raises:
+            DestinationExists: if the table is there, and neither to be replaced nor appended to.
+            DestinationRefused: if the source reads it, the database is read-only, or the schema or a column does not exist.
+
+        """
+        if self.there and not (self.replace or self.append):
+            raise already_exists(self._into)
+        if self.there and source and read_from(self._con, source) & read_from(self._con, self.name):
+            raise DestinationRefused("the destination is the source itself", "write the reports into another table")
+        none = ", ".join(f"NULL AS {quoted(column)}" for column in columns)
+        with cursor_of(self._con) as cursor:
+            cursor.execute("BEGIN")
+            try:
+                cursor.execute(f"{self.verb} SELECT {none} WHERE false")
+            except duckdb.Error:
+                refused = True
+            else:
+                refused = False
+            cursor.execute("ROLLBACK")
+        if refused:
+            raise DestinationRefused(
+                "the reports cannot be written into this table",
+                "is the database open for writing, does the schema exist, and does an existing table have these columns?",
+            )
 
 
 def write_token(cursor: DuckDBPyConnection, name: str, token: str) -> None:

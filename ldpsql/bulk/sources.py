@@ -120,8 +120,8 @@ class Source:
 
     ``header`` is False if the names may be values: the keys of JSON, and the first line of a CSV file of text alone. Above
     numbers or dates, a line of text is a header.
-    ``users`` holds the user ids that were read from the source, until they are charged. ``whose`` returns whose rows they are,
-    from a cursor and whether to read all of them; a frame or a stream is not identified.
+    ``named`` is the name of a table, and ``users`` holds the user ids that were read from the source, until they are charged.
+    ``whose`` returns whose rows they are, from a cursor and whether to read all of them; a frame or a stream is not identified.
     """
 
     names: list[str]
@@ -130,6 +130,7 @@ class Source:
     files: tuple[str, ...] = ()
     kind: Kind | None = None
     header: bool = True
+    named: str = ""
     users: list[Any] = field(default_factory=list)
     whose: Callable[[DuckDBPyConnection, bool], Identity] = field(default=lambda *_: Identity("", ()))
 
@@ -666,7 +667,11 @@ def _table(con: DuckDBPyConnection, name: str) -> Source:
         rows = table.aggregate("count(*)").to_arrow_table().column(0)[0].as_py()
         names = table.columns
     return Source(
-        names, [_table_part(con, name, rows)], kind="table", whose=lambda at, every: identity_of(at, name, rows=every)
+        names,
+        [_table_part(con, name, rows)],
+        kind="table",
+        named=name,
+        whose=lambda at, every: identity_of(at, name, rows=every),
     )
 
 

@@ -394,22 +394,6 @@ def staged_at(place: Place) -> Path:
     return staging_folder(_beside(place) if place.is_url else Path(place.text))
 
 
-def check_url(place: Place, *, folder: bool) -> None:
-    """Refuse a URL to which reports cannot be published at once.
-
-    Raises:
-        DestinationRefused: if it is on the web, or stands for a folder.
-
-    """
-    if place.scheme in ("http", "https"):
-        raise DestinationRefused("addresses on the web can only be read", "write to a file, or to a store such as s3://")
-    if place.is_url and folder:
-        raise DestinationRefused(
-            "the files of a folder do not appear at a URL at once, so a run that is killed would publish some of them",
-            "name one file, such as s3://bucket/reports.parquet, or write a folder on this machine and copy it",
-        )
-
-
 def _beside(place: Place) -> Path:
     """Return the path on this machine that stands for a URL, by its name and a hash of it."""
     return Path(tempfile.gettempdir(), f"{place.path.name}-{sha256(place.shown.encode()).hexdigest()[:16]}")
