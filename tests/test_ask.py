@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql import Domain, Estimate
-from ldpsql.cli.asking import Conditions
+from ldpsql.cli.queries import Conditions
 from ldpsql.errors import InvalidParameter, LdpError
 from tests.commands import app
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from ldpsql import Key, LdpError, __version__
 from ldpsql.cli.doctor import check_ledger
-from ldpsql.cli.output import Format, write_rows
+from ldpsql.cli.options import Format, write_rows
 from ldpsql.cli.plugins import app as plugins_app
 from ldpsql.functions import registry
 from tests.commands import run

@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql import Mechanism, certify
-from ldpsql.cli import source
 from ldpsql.cli.app import COMMANDS
 from ldpsql.cli.failures import failure
 from ldpsql.functions import CertifiedMechanism, registry, text_literal
@@ -314,7 +313,8 @@ IN_TURN = [
 def test_every_verb_works_or_says_what_does(
     name: str, verb: str, case: Callable[[str], Case], attached: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "opened", lambda _: nullcontext(attached))  # attaching takes longer than all else
+    for module in ("options", "estimate", "lint", "plan", "report"):  # attaching takes longer than all else
+        monkeypatch.setattr(f"ldpsql.cli.{module}.opened", lambda _: nullcontext(attached))
     of, typed = case(name), ""
     try:
         if verb in STATEMENTS:

@@ -19,7 +19,7 @@ from ldpsql import Epsilon, KeepOrSpread, certify
 from ldpsql.channels import SetChannel
 from ldpsql.channels.galois import quicker_symbols, space
 from ldpsql.cli import plan as command
-from ldpsql.cli.output import Format
+from ldpsql.cli.options import Format
 from ldpsql.errors import InternalError, InvalidEpsilon, InvalidParameter
 from ldpsql.estimates import planning
 from ldpsql.estimates.asked import Asked, Question, on_a_line

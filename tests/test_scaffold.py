@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ldpsql.cli import installing
+from ldpsql.cli import managing
 from ldpsql.errors import InvalidParameter, PluginError
 from tests import commands
 
@@ -110,7 +110,7 @@ def test_names_that_sql_or_python_could_not_use_are_refused(name: str, tmp_path:
 
 def test_without_uv_and_pip_the_error_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
-    monkeypatch.setattr(installing, "find_spec", lambda _: None)
+    monkeypatch.setattr(managing, "find_spec", lambda _: None)
     with pytest.raises(PluginError) as refusal:
-        installing.install("ldpsql-spinner")
+        managing.install("ldpsql-spinner")
     assert refusal.value.hint == f"run: uv pip install --python {sys.executable} ldpsql-spinner"

@@ -11,13 +11,15 @@ from typing import Any
 
 import typer
 
-# One module of this package each, in the order of --help. A module holds a function of its own name, or an `app` if its command
-# has commands of its own. Modules import what they need inside their functions, so that --help is quick.
-COMMANDS = (
-    "demo", "doctor", "sql", "perturb", "estimate", "ask", "outcome", "regression", "heavy_hitters", "rappor_shares",
-    "synthesize", "report", "plan", "privic", "audit", "lint", "budget", "policy", "statement", "describe", "vectors",
-    "export_client", "export_sql", "export_database", "plugins",
-)  # fmt: skip
+# The module of each command, in the order of --help. A module holds a function of the name of the command, or an `app` if the
+# command has commands of its own. Modules import what they need inside their functions, so that --help is quick.
+COMMANDS = {
+    "demo": "doctor", "doctor": "doctor", "sql": "sql", "perturb": "perturb", "estimate": "estimate", "ask": "ask",
+    "outcome": "ask", "regression": "ask", "heavy_hitters": "estimate", "rappor_shares": "estimate",
+    "synthesize": "estimate", "report": "report", "plan": "plan", "privic": "privic", "audit": "doctor", "lint": "lint",
+    "budget": "budget", "policy": "policy", "statement": "policy", "describe": "export", "vectors": "export",
+    "export_client": "export", "export_sql": "export", "export_database": "export", "plugins": "plugins",
+}  # fmt: skip
 
 
 def add_command(to: typer.Typer, name: str, command: Callable[..., Any]) -> None:
@@ -38,9 +40,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Try: ldpsql demo. Plugins may add commands: ldpsql plugins list",
 )
-for _name in COMMANDS:
-    _module = import_module(f"ldpsql.cli.{_name}")
-    add_command(app, _name.replace("_", "-"), getattr(_module, "app", None) or getattr(_module, _name))
+for _name, _home in COMMANDS.items():
+    _module = import_module(f"ldpsql.cli.{_home}")
+    add_command(app, _name.replace("_", "-"), getattr(_module, _name, None) or _module.app)
 
 
 @app.callback()

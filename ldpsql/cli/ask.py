@@ -1,4 +1,4 @@
-"""``ldpsql ask``: one question about the table behind reports of several columns."""
+"""Questions about several columns: ``ldpsql ask``, ``outcome`` and ``regression``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from ldpsql.cli.options import (
     ColumnsOption,
     DatabaseOption,
     EstimatorOption,
+    Format,
+    FormatOption,
     NamedArgument,
     RecordedOption,
     SourceArgument,
     columns_named,
+    of_table,
+    reading,
+    write_rows,
 )
-from ldpsql.cli.output import Format, FormatOption, of_table, write_rows
+from ldpsql.names import BEST
 
 _OF_COLUMN = "The {} of this column."
 ColumnOption: TypeAlias = str | None
@@ -62,8 +67,7 @@ def ask(
 
     Example: ldpsql ask reports.parquet report --share income=high --given education=doctor
     """
-    from ldpsql.cli.asking import ConditionalQuestion
-    from ldpsql.cli.source import reading
+    from ldpsql.cli.queries import ConditionalQuestion
     from ldpsql.errors import NoReports
 
     question = ConditionalQuestion.asked(
@@ -79,3 +83,64 @@ def ask(
     if not any(value is not None for row in rows for name, value in row.items() if name not in keys):
         raise NoReports(hint="is the column empty?")
     write_rows(rows, form)
+
+
+def outcome(
+    source: SourceArgument,
+    named: NamedArgument = None,
+    y: Annotated[str, typer.Option("--of", help="The raw column.")] = "",
+    measure: Annotated[str, typer.Option(help="mean, sum, variance or share.")] = "mean",
+    weight: Annotated[str | None, typer.Option(help="The column of weights.")] = None,
+    estimator: Annotated[str, typer.Option(help="best, inv or bayes.")] = BEST,
+    column: ColumnsOption = None,
+    mechanism: RecordedOption = None,
+    by: ByOption = None,
+    database: DatabaseOption = ":memory:",
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Estimate the mean, sum or variance of a raw column for each value of a perturbed one, or its weighted share.
+
+    Example: ldpsql outcome policies.parquet ethnicity --of premium --weight w
+    """
+    from ldpsql.cli.queries import in_order
+    from ldpsql.quoting import quoted, text_literal
+    from ldpsql.sql.named import sql_call
+
+    columns, keys = columns_named(named, column), by or []
+    raw = [y, *([weight] if weight else [])]
+    with reading([source], columns, [*keys, *raw], mechanism, "", database) as read:
+        one = read[0]
+        options = {
+            "measure": text_literal(measure),
+            "estimator": text_literal(estimator),
+            "weight": quoted(weight) if weight else "1",
+        }
+        chosen = ", ".join(f"{name} := {value}" for name, value in options.items())
+        call = f"ldp.outcome({one.reports}, {sql_call(one.mechanism, one.con)}, {quoted(y)}, {chosen})"
+        write_rows(of_table(one.con.sql(in_order(call, one.table, keys)).to_arrow_table()), form)
+
+
+def regression(
+    source: SourceArgument,
+    named: NamedArgument = None,
+    y: Annotated[str, typer.Option("--outcome", help="The raw column that is explained.")] = "",
+    x: Annotated[list[str] | None, typer.Option("--on", help="A raw column that explains it, too; repeat it.")] = None,
+    weight: Annotated[str | None, typer.Option(help="The column of weights.")] = None,
+    family: Annotated[str, typer.Option(help="linear or logistic.")] = "linear",
+    numbers: Annotated[bool, typer.Option(help="Perturbed values enter as numbers, not as categories.")] = False,
+    interactions: Annotated[bool, typer.Option(help="Products of perturbed and raw columns enter, too.")] = False,
+    column: ColumnsOption = None,
+    mechanism: RecordedOption = None,
+    database: DatabaseOption = ":memory:",
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Regress a raw column on perturbed columns and raw ones; errors include the noise of the reports.
+
+    Example: ldpsql regression policies.parquet ethnicity --outcome premium --on age --weight w
+    """
+    from ldpsql.bulk.frames import Model
+
+    columns = columns_named(named, column)
+    model = Model(y, tuple(x or ()), weight, family, numbers, interactions)
+    with reading([source], columns, model.raw, mechanism, "", database) as read:
+        write_rows(model.fit(read[0].con, read[0].table, columns, read[0].mechanism).rows(), form)

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from ldpsql.cli.output import Format, FormatOption, write_rows
+from ldpsql.cli.options import Format, FormatOption, existing, write_rows
 
 app = typer.Typer(help="Show and check the ledger of privacy budgets.", no_args_is_help=True)
 
@@ -80,7 +80,6 @@ def settle(
     import duckdb
 
     from ldpsql.bulk.charging import settle as settled
-    from ldpsql.cli.source import existing
     from ldpsql.ledger.configured import needed_ledger
 
     opened = needed_ledger(ledger)

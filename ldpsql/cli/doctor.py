@@ -1,19 +1,41 @@
-"""``ldpsql doctor``: does everything that ldpsql needs work on this machine?"""
+"""``ldpsql demo``, ``doctor`` and ``audit``: real data from end to end, this machine, and the privacy of a mechanism."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from ldpsql.cli.output import Format, FormatOption, write_rows
+from ldpsql.cli.options import Format, FormatOption, MechanismOption, existing, in_a_folder, mechanism_from, write_rows
+
+
+def demo(
+    epsilon: Annotated[str, typer.Option(help="Privacy parameter of every flight's report.")] = "1",
+    page: Annotated[Path, typer.Option(help="Where to write the page.", callback=in_a_folder)] = Path("ldpsql-demo.html"),
+) -> None:
+    """Perturb and estimate real data, end to end.
+
+    It perturbs the carrier of every flight that left New York in 2013, estimates the shares per airport and compares them
+    with the true ones.
+
+    Example: ldpsql demo --epsilon 0.5
+    """
+    from ldpsql.pages import demo as flights
+
+    result = flights.run(epsilon)
+    typer.echo(flights.console_text(result))
+    flights.write_page(result, page)
+    typer.echo(f"\nWrote {page}: open it in a browser.")
+
 
 _PACKAGES = ("duckdb", "polars", "pyarrow", "numpy", "scipy", "pluggy", "pydantic", "sqlglot", "typer")
 _FOR_DEVELOPERS = ("dev", "peers")
@@ -137,7 +159,6 @@ def check_ledger() -> str:
 
 def _database(database: str) -> str:
     """Return which objects of a database need ldpsql."""
-    from ldpsql.cli.source import existing
     from ldpsql.sql.portable import portability
 
     needing = portability(existing(database)).needing
@@ -191,3 +212,40 @@ def _round() -> str:
     if not share > 0.9:
         raise InternalError("2,000 reports of one value did not give it back", "reinstall ldpsql")
     return f"DuckDB {engine[0] if engine else ''}: perturbed and estimated"
+
+
+def audit(
+    mechanism: MechanismOption,
+    draws: Annotated[
+        int, typer.Option(min=0, max=1_000_000_000, help="Also draw this many reports, and bound epsilon from below.")
+    ] = 0,
+    reports: Annotated[
+        int | None, typer.Option(help="Also state the privacy of this many shuffled reports without ids.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="The delta of the shuffled reports.")] = 1e-9,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Compute the privacy of a mechanism exactly.
+
+    With --draws also measure it, and fail if it exceeds the claim. With --reports also bound the central epsilon of that many
+    reports without ids and in random order.
+
+    Example: ldpsql audit --mechanism "krr(epsilon=1, domain=['a', 'b', 'c'])" --draws 1000000
+    """
+    from ldpsql.errors import NotPrivate
+    from ldpsql.mechanisms import audit as audits
+    from ldpsql.mechanisms.shuffled import shuffled
+
+    audited = mechanism_from(mechanism)
+    facts = [asdict(audits.analytic(audited))]
+    if draws:
+        facts.append(asdict(audits.empirical(audited, draws)))
+    if reports is not None:
+        central = shuffled(audited, reports=reports, delta=delta)
+        names = ("reports", "delta", "epsilon", "epsilon_at_least")
+        facts.append({f"shuffled_{name}": getattr(central, name) for name in names})
+    write_rows([{"fact": name, "value": value} for part in facts for name, value in part.items()], form)
+    if draws and not facts[1]["passed"]:
+        raise NotPrivate(
+            "the draws show more than the claimed epsilon, or do not follow the channel", "do not use this mechanism"
+        )

@@ -1,14 +1,17 @@
-"""``ldpsql lint``: SQL files in, findings out."""
+"""``ldpsql lint``: SQL files in, findings out, also as SARIF 2.1.0, which code review tools show next to the lines."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
-from ldpsql.cli.output import Format, write_rows
+from ldpsql.cli.options import Format, existing, opened, write_rows
 
 if TYPE_CHECKING:
     from ldpsql.sql.scripts import Place
@@ -52,7 +55,6 @@ def lint(
 
     Example: ldpsql lint models/ reports.sql --database warehouse.duckdb --format json
     """
-    from ldpsql.cli.sarif import sarif
     from ldpsql.errors import InvalidParameter, PrivacyError
 
     if not files and not database:
@@ -70,7 +72,6 @@ def lint(
 
 def _rows(files: list[Path], database: str) -> list[dict[str, object]]:
     """Return the findings in files and in a database."""
-    from ldpsql.cli.source import opened
     from ldpsql.sql.recorded import of_database
     from ldpsql.sql.scripts import lint_files
 
@@ -87,7 +88,6 @@ def _rows(files: list[Path], database: str) -> list[dict[str, object]]:
 
 def _needing(database: str) -> list[dict[str, object]]:
     """Return a finding for each view and macro of a database that needs ldpsql."""
-    from ldpsql.cli.source import existing
     from ldpsql.sql.portable import portability
 
     problem = "it needs ldpsql: other clients of DuckDB can neither use nor import it"
@@ -103,3 +103,40 @@ def _placed(places: list[Place]) -> list[dict[str, object]]:
         {"file": p.file, "line": p.line, "kind": p.finding.kind, "problem": p.finding.problem, "remedy": p.finding.remedy}
         for p in places
     ]
+
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def sarif(findings: Sequence[Mapping[str, Any]]) -> str:
+    """Return findings as a SARIF log: one rule for each kind, and a result for each finding."""
+    from ldpsql import __version__
+
+    kinds = sorted({_rule(finding) for finding in findings})
+    rules = [{"id": kind, "shortDescription": {"text": f"A {kind} that gives values away"}} for kind in kinds]
+    driver = {"name": "ldpsql", "version": __version__, "rules": rules}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": [_result(finding) for finding in findings]}
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _rule(finding: Mapping[str, Any]) -> str:
+    """Return the kind of a finding without the name of an object."""
+    return str(finding["kind"]).split(" ", 1)[0]
+
+
+def _uri(path: PurePath) -> str:
+    """Return the address of a file, relative to the folder of the review if the path is."""
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+
+
+def _result(finding: Mapping[str, Any]) -> dict[str, Any]:
+    location: dict[str, Any] = {"artifactLocation": {"uri": _uri(PurePath(str(finding["file"])))}}
+    if finding["line"]:  # an object of a database has none
+        location["region"] = {"startLine": finding["line"]}
+    text = f"{finding['kind']}: {finding['problem']}. {finding['remedy']}"
+    return {
+        "ruleId": _rule(finding),
+        "level": "error",
+        "message": {"text": text},
+        "locations": [{"physicalLocation": location}],
+    }

@@ -1,15 +1,28 @@
-"""Options that several commands share."""
+"""What several commands share: options, the reports that they read, and rows on stdout in the format of ``--format``."""
 
 from __future__ import annotations
 
+import csv
+import json
 import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
     from ldpsql.bulk.charging import Charge
+    from ldpsql.bulk.orders import Progress
+    from ldpsql.estimators.base import Estimator
+    from ldpsql.mechanisms.base import Mechanism
 
 
 def in_a_folder(path: Path | None) -> Path | None:
@@ -144,3 +157,237 @@ def charge_of(
 def charged_text(charge: Charge | None) -> str:
     """Return the line at the end of a run that names its ledger; settings of another folder may name none."""
     return "no ledger was charged" if charge is None else f"charged to {charge.ledger.path}"
+
+
+@contextmanager
+def compared(con: DuckDBPyConnection, source: str, column: str, mechanism: Mechanism) -> Iterator[bool]:
+    """Refuse reports that another mechanism drew, and yield whether the source records which one did.
+
+    If the block succeeds and the source does not, write a note on stderr.
+
+    Raises:
+        OtherMechanism: if another mechanism drew them.
+
+    """
+    from ldpsql.bulk.fingerprints import of_source
+    from ldpsql.estimates.diagnosis import UNKNOWN_RECORD
+    from ldpsql.registry.agreement import NONE, check_agreement
+
+    fingerprints = of_source(con, source, column)
+    check_agreement(fingerprints or NONE, mechanism)
+    yield bool(fingerprints)
+    if not fingerprints:
+        typer.echo(f"note: {UNKNOWN_RECORD}", err=True)
+
+
+def drawn_by(con: DuckDBPyConnection, source: str, columns: list[str], text: str | None) -> Mechanism:
+    """Return the mechanism that an option names or writes out, or else what the reports record: a row of several columns.
+
+    Raises:
+        MechanismUnrecorded: if neither names a mechanism.
+        OtherMechanism: if the reports record several.
+
+    """
+    from ldpsql.bulk.columns import row_of
+    from ldpsql.bulk.fingerprints import of_source
+    from ldpsql.registry.agreement import recorded
+    from ldpsql.sql.named import mechanism_of
+
+    if text is not None:
+        return mechanism_of(text, con)
+    each = {column: recorded(of_source(con, source, column)) for column in columns}
+    return row_of(each) if len(each) > 1 else each[columns[0]]
+
+
+@contextmanager
+def opened(database: str) -> Iterator[DuckDBPyConnection]:
+    """Open a database for reading, or one in memory, with the functions attached.
+
+    Raises:
+        SourceRefused: if there is no such database.
+
+    """
+    import ldpsql
+    from ldpsql.engine.interrupting import interruptible
+
+    with ldpsql.connect(existing(database), read_only=database != ":memory:") as con, interruptible(con):
+        yield con
+
+
+def mechanism_from(text: str) -> Mechanism:
+    """Return the mechanism that an option names or writes out; its domain may be a column of a file.
+
+    Raises:
+        UnknownName, InvalidSpec, InvalidParameter, SourceRefused: if it cannot be read.
+
+    """
+    import duckdb
+
+    from ldpsql.sql.named import mechanism_of
+
+    with duckdb.connect() as con:
+        return mechanism_of(text, con)
+
+
+def existing(database: str) -> str:
+    """Return the name of a database after a check that it exists.
+
+    Raises:
+        SourceRefused: if there is no such file; DuckDB would create one.
+
+    """
+    from ldpsql.errors import SourceRefused
+
+    if database != ":memory:" and not Path(database).is_file():
+        raise SourceRefused(
+            "there is no database of this name", "--database takes a DuckDB file; ldpsql sql NAME makes a new one"
+        )
+    return database
+
+
+class Reports(NamedTuple):
+    """Reports that a command reads: the table and the expression of the reports in SQL, and what estimates them."""
+
+    con: DuckDBPyConnection
+    table: str
+    reports: str
+    mechanism: Mechanism
+    estimator: Estimator
+
+
+@contextmanager
+def reading(
+    sources: list[str], columns: list[str], keys: list[str], mechanism: str | None, estimator: str, database: str
+) -> Iterator[list[Reports]]:
+    """Open sources of reports of one mechanism, after a check that none records another; see `drawn_by` and `compared`."""
+    from ldpsql.bulk.columns import drawn_apart, row_part
+    from ldpsql.bulk.sources import sql_of
+    from ldpsql.engine.functions import struct_text
+    from ldpsql.estimates.fitting import estimator_of_shares
+    from ldpsql.quoting import quoted
+    from ldpsql.registry.registry import registry
+
+    with opened(database) as con, ExitStack() as comparisons:
+        tables = [sql_of(con, source, [*columns, *keys]) for source in sources]
+        made = drawn_by(con, sources[0], columns, mechanism)
+        method = registry().estimator(estimator or estimator_of_shares(made))
+        for source in sources:
+            for name, part in drawn_apart(columns, made).items():
+                comparisons.enter_context(compared(con, source, name, part))
+        reports = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
+        yield [Reports(con, table, reports, row_part(columns, made), method) for table in tables]
+
+
+_AT_A_TIME = 10_000  # rows that are Python objects at the same time
+
+
+class Format(StrEnum):
+    """How rows are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+FormatOption: TypeAlias = Annotated[Format, typer.Option("--format", envvar="LDPSQL_FORMAT", help="How to write the rows.")]
+
+
+def rows_of(result: DuckDBPyRelation) -> Iterator[dict[str, Any]]:
+    """Run a query once and yield its rows; the second of two columns with one name is renamed, as in a table.
+
+    The result is complete, as Arrow, before the first row: a query that fails writes nothing.
+    """
+    return of_table(result.to_arrow_table())
+
+
+def of_table(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table; the second of two columns with one name is renamed."""
+    names: list[str] = []
+    for name in table.column_names:
+        others = (f"{name}_{number}" for number in range(1, len(table.column_names)))
+        names.append(name if name not in names else next(other for other in others if other not in names + table.column_names))
+    batches = table.rename_columns(names).to_batches(max_chunksize=_AT_A_TIME)
+    return (row for batch in batches for row in batch.to_pylist())
+
+
+def write_rows(rows: Iterable[Mapping[str, Any]], form: Format) -> None:
+    """Write rows, all with the same keys: as aligned columns that awk can read, JSON, JSON lines or CSV.
+
+    Only aligned columns need all rows in memory.
+    """
+    out = sys.stdout
+    if form is Format.JSON:
+        _write_json(rows)
+    elif form is Format.JSONL:
+        out.writelines(json.dumps(_plain(row), default=str) + "\n" for row in rows)
+    elif form is Format.CSV:
+        csv.writer(out, lineterminator="\n").writerows(_cells(rows))
+    elif cells := list(_cells(rows)):
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for line in cells:
+            padded = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
+            out.write("  ".join(padded).rstrip() + "\n")
+
+
+def write_text(text: str, output: Path | None, note: str) -> None:
+    """Write text into a file, with a note on stderr; to stdout if no file is named."""
+    if output is None:
+        sys.stdout.write(text)
+        return
+    output.write_text(text, encoding="utf-8")
+    typer.echo(note, err=True)
+
+
+def _write_json(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write one JSON list, a row at a time."""
+    encoder, before = json.JSONEncoder(default=str, indent=2), "[\n"
+    for row in rows:
+        sys.stdout.write(f"{before}{encoder.encode(_plain(row))}".replace("\n", "\n  "))
+        before = ",\n"
+    sys.stdout.write("[]\n" if before == "[\n" else "\n]\n")
+
+
+def _cells(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """Yield the names of the columns, then the text of each row; yield nothing if there are no rows."""
+    for number, row in enumerate(rows):
+        if not number:
+            yield list(row)
+        yield ["" if value is None else str(value) for value in row.values()]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with None for numbers that JSON does not have, such as an infinite standard error."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _plain(inside) for key, inside in value.items()}
+    return [_plain(inside) for inside in value] if isinstance(value, list | tuple) else value
+
+
+@contextmanager
+def bar(unit: str, of_unknown: str = "") -> Iterator[Progress | None]:
+    """Show a progress bar with rate and time left on stderr, if stderr is a terminal.
+
+    Args:
+        unit: what is counted.
+        of_unknown: what is counted as long as the total is unknown, if that is something else.
+
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    count, rate = TextColumn("{task.fields[done]}"), TextColumn("{task.fields[rate]}")
+    with Progress(count, BarColumn(), rate, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, done=f"0 {unit}", rate="")
+
+        def progress(done: int, total: int | None) -> None:
+            speed = bar.tasks[0].speed
+            pace = f"{speed / 1e6:.2f} M {unit}/s" if speed else ""
+            counted = unit if total is not None else of_unknown or unit
+            bar.update(task, completed=done, total=total, done=f"{done:,} {counted}", rate=pace)
+
+        yield progress

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ldpsql.cli.bar import bar
-from ldpsql.cli.options import DatasetOption, LedgerOption, PartOption, UserOption, charge_of, charged_text
+from ldpsql.cli.options import DatasetOption, LedgerOption, PartOption, UserOption, bar, charge_of, charged_text, existing
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -67,7 +66,6 @@ def perturb(
     import duckdb
 
     from ldpsql.bulk.run import perturb_copy, perturb_table
-    from ldpsql.cli.source import existing
     from ldpsql.errors import InvalidParameter
 
     columns = _columns(column or [], mechanism or [], policy)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ldpsql.cli.options import in_a_folder
-from ldpsql.cli.output import Format, FormatOption, write_rows
+from ldpsql.cli.options import Format, FormatOption, in_a_folder, mechanism_from, opened, write_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,7 +142,6 @@ def mechanisms_of(texts: list[str], values: int | None) -> list[Mechanism]:
         InvalidParameter: if the number of values is missing, or not needed.
 
     """
-    from ldpsql.cli.source import mechanism_from
     from ldpsql.errors import InvalidParameter
     from ldpsql.estimates.planning import over_declared_values
     from ldpsql.registry.registry import registry
@@ -199,7 +197,6 @@ def read_example(source: str, columns: list[str]) -> pa.ChunkedArray:
 
     """
     from ldpsql.bulk.sources import sql_of
-    from ldpsql.cli.source import opened
     from ldpsql.errors import InvalidParameter
     from ldpsql.quoting import quoted
 

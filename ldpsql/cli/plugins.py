@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ldpsql.cli.output import Format, FormatOption, write_rows
+from ldpsql.cli.options import Format, FormatOption, write_rows
 
 if TYPE_CHECKING:
     from ldpsql.mechanisms.spec import Spec
@@ -104,10 +104,10 @@ def check(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Run the conformance suite; exit with 4 if a claim fails."""
-    from ldpsql.cli import checking
+    from ldpsql.cli import managing
     from ldpsql.errors import PluginError
 
-    rows = checking.verdicts(plugin, mechanism or [])
+    rows = managing.verdicts(plugin, mechanism or [])
     write_rows(rows, form)
     failed = sum(row["verdict"] == "fails" for row in rows)
     if failed:
@@ -118,19 +118,19 @@ def check(
 @app.command(epilog="Example: ldpsql plugins enable coin")
 def enable(name: Annotated[str, typer.Argument(help="An installed plugin.")]) -> None:
     """Allow an installed plugin to be loaded, in your own settings; a project's settings can only leave out plugins."""
-    from ldpsql.cli import allowing
+    from ldpsql.cli import managing
 
-    typer.echo(f"'{name}' is allowed in {allowing.allow(name)}", err=True)
-    allowing.warn_of_others(name)
+    typer.echo(f"'{name}' is allowed in {managing.allow(name)}", err=True)
+    managing.warn_of_others(name)
 
 
 @app.command(epilog="Example: ldpsql plugins disable coin")
 def disable(name: Annotated[str, typer.Argument(help="A plugin that is allowed.")]) -> None:
     """Remove a plugin from those that are allowed, in every folder."""
-    from ldpsql.cli import allowing
+    from ldpsql.cli import managing
 
-    typer.echo(f"'{name}' is no longer allowed in {allowing.disallow(name)}", err=True)
-    allowing.warn_of_others()
+    typer.echo(f"'{name}' is no longer allowed in {managing.disallow(name)}", err=True)
+    managing.warn_of_others()
 
 
 @app.command(epilog="Example: ldpsql plugins new spinner")
@@ -139,9 +139,9 @@ def new(
     directory: Annotated[Path, typer.Option("--directory", help="Where to put the folder ldpsql-NAME.")] = Path(),
 ) -> None:
     """Write a complete plugin: a mechanism, its test, its package."""
-    from ldpsql.cli import scaffold
+    from ldpsql.cli import managing
 
-    folder = scaffold.write(name, directory)
+    folder = managing.write(name, directory)
     typer.echo(folder)
     typer.echo(
         f"Next: put your channel into {folder / f'ldpsql_{name}.py'}, then\n"
@@ -153,19 +153,19 @@ def new(
 @app.command(epilog="Example: ldpsql plugins install ./ldpsql-spinner")
 def install(package: Annotated[str, typer.Argument(help="A package, or the folder of a project.")]) -> None:
     """Install a plugin, then check it; `enable` allows it."""
-    from ldpsql.cli import installing
+    from ldpsql.cli import managing
 
-    for name in installing.install(package):
-        installing.check_in_a_new_process(name)
+    for name in managing.install(package):
+        managing.check_in_a_new_process(name)
         typer.echo(f"'{name}' is installed; allow it: ldpsql plugins enable {name}", err=True)
 
 
 @app.command(epilog="Example: ldpsql plugins uninstall spinner")
 def uninstall(name: Annotated[str, typer.Argument(help="An installed plugin.")]) -> None:
     """Remove the package of a plugin, and remove the plugin from those that are allowed."""
-    from ldpsql.cli import allowing, installing
+    from ldpsql.cli import managing
 
-    package = installing.uninstall(name)
+    package = managing.uninstall(name)
     typer.echo(f"'{name}' is removed", err=True)
-    if allowing.is_allowed(package):
-        allowing.disallow(package)
+    if managing.is_allowed(package):
+        managing.disallow(package)

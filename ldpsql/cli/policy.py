@@ -1,4 +1,4 @@
-"""``ldpsql policy``: what the settings permit, and what got weaker between two versions of them."""
+"""``ldpsql policy`` and ``statement``: what the settings permit, what got weaker, and a page for those who approve it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ldpsql.cli.output import Format, FormatOption, write_rows
+from ldpsql.cli.options import Format, FormatOption, in_a_folder, write_rows, write_text
 
 app = typer.Typer(help="Show what the settings permit, and compare two versions.", no_args_is_help=True)
 
@@ -60,3 +60,35 @@ def project(file: Path | None) -> Path:
     if path is None:
         raise SourceRefused("there is no ldpsql.toml in this folder or above", "name the file")
     return path
+
+
+def statement(
+    table: Annotated[
+        str | None, typer.Argument(help="The policy [tables.TABLE]; may be left out if there is one.", metavar="TABLE")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--settings", help="By default this project's ldpsql.toml.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option("--ledger", help="The ledger; by default path in [ledger] of the settings.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A page (.html), .md, or .yaml; by default Markdown.", callback=in_a_folder),
+    ] = None,
+) -> None:
+    """Write one page that says what a policy collects, from whom, how often, at which epsilon in a year, and what is at risk.
+
+    It needs no knowledge of this software. The policy of a table states collector, purpose, people, recipient, retention and
+    frequency; what it does not state is listed. YAML is an entry of the public registry of deployments, at its highest tier.
+
+    Example: ldpsql statement people -o statement.html
+    """
+    from ldpsql.errors import InvalidParameter
+    from ldpsql.ledger.review import collection
+    from ldpsql.pages import deployment
+    from ldpsql.pages import statement as pages
+
+    forms = {".md": pages.markdown, ".html": pages.page, ".yaml": deployment.entry}
+    suffix = ".md" if output is None else output.suffix.lower()
+    if suffix not in forms:
+        raise InvalidParameter("a statement is written as .html, .md or .yaml", "ldpsql statement -o statement.html")
+    write_text(forms[suffix](collection(project(file), table, ledger)), output, f"Wrote {output}")

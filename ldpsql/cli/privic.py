@@ -9,6 +9,8 @@ import typer
 
 from ldpsql.cli.options import (
     DatasetOption,
+    Format,
+    FormatOption,
     LedgerOption,
     PartOption,
     UserOption,
@@ -16,8 +18,8 @@ from ldpsql.cli.options import (
     charged_text,
     edges_of,
     in_a_folder,
+    write_rows,
 )
-from ldpsql.cli.output import Format, FormatOption, write_rows
 
 if TYPE_CHECKING:
     from ldpsql.privic import Cycle

@@ -1,13 +1,24 @@
-"""The queries of commands that estimate: SQL over reports, for each group of the keys if there are any."""
+"""The queries of commands that estimate and ask: SQL over reports, for each group of the keys if there are any."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
 
 from ldpsql.bulk.many_groups import keys_named, result_columns
-from ldpsql.cli.sides import Sides
-from ldpsql.cli.source import Reports
+from ldpsql.cli.estimate import Sides
+from ldpsql.cli.options import Reports
+from ldpsql.domains.columns import family
+from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.engine.functions import struct_text
+from ldpsql.engine.sql_struct import domain_type
+from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.conditions import column_place, values_of
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.sql.named import sql_call
 
@@ -66,3 +77,132 @@ def _by_group(call: str, table: str, keys: Sequence[str]) -> str:
     groups = ", ".join(map(quoted, keys))
     listed = f"SELECT {groups + ', ' if groups else ''}unnest({call}, recursive := true)\nFROM query_table({table})"
     return f"{listed}\nGROUP BY {groups}" if groups else listed
+
+
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)", re.ASCII)
+_RANGE = ".."
+_COMPARED = {"share", "mean"}  # of which differences have p-values
+
+
+@dataclass(frozen=True)
+class ConditionalQuestion:
+    """A question: what is asked, of which columns or values, and the conditions."""
+
+    kind: str
+    of: str | Sequence[str]
+    given: Sequence[str]
+    versus: Sequence[str]
+    apart: bool  # whether two groups of people are compared
+
+    @classmethod
+    def asked(
+        cls, options: Mapping[str, str | list[str] | None], given: Sequence[str], versus: Sequence[str] | None, apart: bool
+    ) -> ConditionalQuestion:
+        """Return the question that options ask.
+
+        Raises:
+            InvalidParameter: unless exactly one question is asked, with conditions that it takes.
+
+        """
+        kinds = [kind for kind, of in options.items() if of]
+        if len(kinds) != 1:
+            names = ", ".join(f"--{kind}" for kind in options)
+            raise InvalidParameter("exactly one question can be asked", f"one of {names}")
+        kind = kinds[0]
+        if (versus or apart) and kind not in _COMPARED:
+            raise InvalidParameter("--versus and --against compare shares and means", "add --share or --mean")
+        if versus and (apart or not given):
+            raise InvalidParameter("--versus compares two conditions on the same reports", "add --given, without --against")
+        if given and kind == "independence":
+            raise InvalidParameter("--independence has no condition", "leave out --given")
+        return cls(kind, options[kind] or "", given, versus or (), apart)
+
+    def query(self, read: Sequence[Reports], column: str, keys: Sequence[str]) -> str:
+        """Return the query; ``column`` is the name of the only column of a mechanism of one column.
+
+        Raises:
+            InvalidParameter: if a column or a condition does not fit the mechanism.
+
+        """
+        one = read[0]
+        m, estimator = sql_call(one.mechanism, one.con), f"estimator := {text_literal(str(one.estimator))}"
+        arguments = ", ".join([m, *self._arguments(Conditions(values_of(one.mechanism), column)), estimator])
+        if not self.apart:
+            name = "difference" if self.versus else {"table": "margin"}.get(self.kind, self.kind)
+            return in_order(f"ldp.{name}({one.reports}, {arguments})", one.table, keys)
+        if keys:
+            raise InvalidParameter("--against compares all reports of two sources", "leave out --by")
+        parts = (f"(SELECT ldp.counts({each.reports}) AS c FROM query_table({each.table}))" for each in read)
+        return f"SELECT unnest(ldp.compare(one.c, other.c, {arguments})) FROM {' AS one, '.join(parts)} AS other"
+
+    def _arguments(self, on: Conditions) -> list[str]:
+        """Return what follows the mechanism in a call."""
+        if self.kind in ("table", "independence"):
+            given = [on.names(",".join(self.given))] if self.given else []
+            return [on.names(str(self.of)), *(f"given := {names}" for names in given)]
+        of = on.sql(self.of) if self.kind == "share" else on.name(str(self.of))
+        conditions = {"given": self.given, "versus": self.versus}
+        return [f"of := {of}", *(f"{name} := {on.sql(each)}" for name, each in conditions.items() if each)]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Conditions and names of columns as options write them, for the values of a mechanism."""
+
+    values: Domain
+    column: str
+
+    def sql(self, texts: str | Sequence[str]) -> str:
+        """Return conditions as one SQL condition: a struct for a table, else a list of values or a range."""
+        parts = dict(self._one(text) for text in ([texts] if isinstance(texts, str) else texts))
+        return struct_text(parts) if isinstance(self.values, Product) else next(iter(parts.values()))
+
+    def names(self, text: str) -> str:
+        """Return names with commas between them as an SQL list."""
+        return "[" + ", ".join(text_literal(name.strip()) for name in text.split(",")) + "]"
+
+    def name(self, text: str) -> str:
+        """Return the name of a column; NULL for the only one."""
+        return "NULL" if not isinstance(self.values, Product) and text == self.column else text_literal(text)
+
+    def _one(self, text: str) -> tuple[str, str]:
+        name, equals, values = text.partition("=")
+        if not equals:
+            raise InvalidParameter("a condition names a column and its values", "city=Lima, city=Lima,Oslo or age=18..65")
+        own = self._domain(name.strip())
+        if _RANGE in values and family(own.values.type) != "text":
+            ends = zip(("low", "high"), values.split(_RANGE, 1), strict=True)
+            return name.strip(), struct_text({end: _end(own, value) for end, value in ends if value.strip()})
+        return name.strip(), "[" + ", ".join(_value(own, value) for value in values.split(",")) + "]"
+
+    def _domain(self, name: str) -> Domain:
+        if isinstance(self.values, Product):
+            return self.values.parts[column_place(self.values, name)]
+        if name != self.column:
+            raise InvalidParameter("the reports are of one column, and the condition names another", f"{self.column}=...")
+        return self.values
+
+
+def _value(own: Domain, text: str) -> str:
+    """Return a value in the type of a domain; NULL, which conditions refuse, if it has no such value."""
+    return f"TRY_CAST({text_literal(text.strip())} AS {json.loads(domain_type(own))})"
+
+
+def _end(own: Domain, text: str) -> str:
+    """Return the end of a range.
+
+    Raises:
+        InvalidParameter: if it is neither a number nor a date or time.
+
+    """
+    number = family(own.values.type) == "number"
+    if number and _NUMBER.fullmatch(text.strip()):
+        return text.strip()
+    try:
+        pa.scalar(text.strip()).cast(own.values.type)
+        fits = not number
+    except pa.ArrowException:
+        fits = False
+    if not fits:
+        raise InvalidParameter("the end of a range is not a number, date or time", "age=18..65 or day=2013-01-01..2013-01-31")
+    return _value(own, text)

@@ -15,17 +15,20 @@ from ldpsql.cli.options import (
     NamedArgument,
     NamedOption,
     RecordedOption,
+    Reports,
     SourceArgument,
     column_of,
+    compared,
+    drawn_by,
     edges_of,
     in_a_folder,
+    opened,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-    from ldpsql.cli.source import Reports
     from ldpsql.estimators.base import Estimator
     from ldpsql.mechanisms.base import Mechanism
     from ldpsql.mechanisms.key_value import KeyValueMechanism
@@ -59,7 +62,6 @@ def report(
 
     Example: ldpsql report reports.parquet city --by region --output report.html
     """
-    from ldpsql.cli.source import drawn_by, opened
     from ldpsql.mechanisms.key_value import KeyValueMechanism
     from ldpsql.pages import page as pages
     from ldpsql.pairs.estimation import default_estimator, of_symbols
@@ -97,7 +99,6 @@ class _Source:
 
     def in_sql(self, mechanism: Mechanism) -> Reports:
         """Return the reports as queries read them."""
-        from ldpsql.cli.source import Reports
         from ldpsql.quoting import quoted
 
         return Reports(self.con, self.table(self.source), quoted(self.column), mechanism, self.estimator)
@@ -115,7 +116,6 @@ class _Source:
 def _write_values(reports: _Source, mechanism: Mechanism, output: Path, truth: str, bounds: str) -> None:
     """Write the page of a distribution."""
     from ldpsql.cli.queries import shares
-    from ldpsql.cli.source import compared
     from ldpsql.estimates.rectangles import region_of
     from ldpsql.pages import page as pages
 
@@ -129,7 +129,6 @@ def _write_values(reports: _Source, mechanism: Mechanism, output: Path, truth: s
 def _write_keys(reports: _Source, mechanism: KeyValueMechanism, output: Path) -> None:
     """Write the page of key-value reports."""
     from ldpsql.cli.queries import frequencies_and_means
-    from ldpsql.cli.source import compared
     from ldpsql.pages import page as pages
 
     with compared(reports.con, reports.source, reports.column, mechanism):

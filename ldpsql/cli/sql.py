@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ldpsql.cli.output import Format, FormatOption, rows_of, write_rows
+from ldpsql.cli.options import Format, FormatOption, rows_of, write_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

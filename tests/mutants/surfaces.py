@@ -165,7 +165,7 @@ MUTANTS = (
         "tests/test_bulk.py::test_options_of_the_command_that_do_not_belong_together_are_refused",
     ),
     Mutant(
-        "ldpsql/cli/output.py",
+        "ldpsql/cli/options.py",
         "        return value if isfinite(value) else None",
         "        return value",
         "JSON has numbers that JSON does not have",
@@ -179,7 +179,7 @@ MUTANTS = (
         "tests/test_cli.py::test_a_refusal_inside_sql_has_the_exit_code_of_its_kind_and_shows_no_raw_value",
     ),
     Mutant(
-        "ldpsql/cli/sarif.py",
+        "ldpsql/cli/lint.py",
         "return path.as_uri() if path.is_absolute() else quote(path.as_posix())",
         "return path.as_uri() if path.is_absolute() else path.as_posix()",
         "a file with a space in its name has no address in a review",
