@@ -57,7 +57,7 @@ from ldpsql.ledger.people import DIGEST, SIZE, others
 from ldpsql.ledger.permanent import Key, Reported, charge_columns_once
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, Mechanism, certify, certify_values
 from ldpsql.names import IBU
-from ldpsql.registry.agreement import KEY, of_text, of_type
+from ldpsql.registry.agreement import KEY, Fingerprints, of_text
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import check_policies
@@ -293,12 +293,17 @@ def estimate_groups(
 
     """
     check_keys(column, keys)
-    written = of_text(frame.select(_quoted(column)).schema[0].metadata.get(KEY[:-1]))
-    drew, method = agreed(written, mechanism), registry().estimator(estimator)
+    drew, method = agreed(_recorded(frame.select(_quoted(column))), mechanism), registry().estimator(estimator)
     refuse_pairs(drew)
     reports = _selected(frame, column, keys)
     learned = _learned(reports, drew, method) if method.needs_groups else ([method], {})
     return _estimated_frame(_groups(reports, _tasks(reports)), keys, drew, *learned)
+
+
+def _recorded(selected: DataFrame) -> Fingerprints:
+    """Return the fingerprints in the metadata and in the type of the only column of a frame."""
+    field = selected.schema[0]
+    return of_text("\n".join([field.metadata.get(_KEY) or "", *getattr(field.dataType, "names", [])]))
 
 
 def _quoted(name: str) -> str:
@@ -588,14 +593,13 @@ def counts(frame: DataFrame, column: str) -> Counts:
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415  # an extra
 
     selected = frame.select(column)
-    written = of_text(selected.schema[0].metadata.get(_KEY))
     (field,) = arrow_schema(selected)
     kind = field.type.field(0).type if is_record(field.type) else field.type
     schema = pa.schema([("report", kind), ("n", pa.int64())])
     parts = selected.mapInArrow(lambda batches: _counted(batches, column, schema), from_arrow_schema(schema)).toArrow()
     nothing = Counts.of(pa.array([], kind), pa.array([], pa.uint64()))
     counted = merge([nothing, *(Counts.from_arrow(pa.table(batch)) for batch in parts.to_batches())])
-    return replace(counted, fingerprints=written | of_type(field.type))
+    return replace(counted, fingerprints=_recorded(selected))
 
 
 @withheld_stream

@@ -25,6 +25,7 @@ from ldpsql.errors import (
     DestinationExists,
     InvalidParameter,
     NotReleased,
+    OtherMechanism,
     OutsidePolicy,
     SparkRefused,
     UnknownName,
@@ -283,6 +284,24 @@ def test_estimates_of_groups_are_exactly_those_of_duckdb(
         options: dict[str, Any] = {"report": "city", "keys": keys, "estimator": estimator, "replace": True}
         ldpsql.estimate_groups(con, f"{tmp_path}/reports/*.parquet", "made", **options)
         assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == con.execute("FROM made ORDER BY ALL").fetchall()
+
+
+def test_reports_whose_type_records_their_mechanism_are_estimated_with_no_other(
+    spark: SparkSession, con: DuckDBPyConnection, tmp_path: Path
+) -> None:
+    con.execute("CREATE TABLE people AS SELECT ['Lima', 'Oslo', 'Rome'][1 + i % 3] AS city, i % 2 AS day FROM range(900) t(i)")
+    drawn = "ldp.perturb_rows(people, {city: ldp.krr(1, ['Lima', 'Oslo', 'Rome'])}, keep := ['day'])"
+    con.execute(f"COPY (FROM {drawn}) TO '{tmp_path}/reports.parquet'")
+    reports = spark.read.parquet(f"{tmp_path}/reports.parquet")
+    con.register("in_spark", ldp_spark.estimate_groups(reports, "city", ["day"]).toArrow())
+    expected = con.execute(f"FROM ldp.estimate_by('{tmp_path}/reports.parquet', city, day) ORDER BY ALL").fetchall()
+    assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == expected
+    assert ldp_spark.estimate(reports, "city").diagnosis.record == "recorded"
+    other = "krr(3, ['Lima', 'Oslo', 'Rome'])"
+    with pytest.raises(OtherMechanism):
+        ldp_spark.estimate(reports, "city", other)
+    with pytest.raises(OtherMechanism):
+        ldp_spark.estimate_groups(reports, "city", ["day"], other)
 
 
 def test_neighbours_in_spark_are_exactly_those_of_duckdb(spark: SparkSession, con: DuckDBPyConnection, tmp_path: Path) -> None:
