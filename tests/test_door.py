@@ -157,6 +157,8 @@ STATEMENTS = [
     "SELECT ldp.perturb(1, ldp.krr(32, [18446744073709551615, 1]::UBIGINT[])) FROM t",
     "SELECT ldp.perturb(i, ldp.krr(32, [0, 1, 1000000000000])) FROM t",
     "SELECT ldp.perturb(i, ldp.krr(1, [i, 1])) FROM t",
+    "SELECT ldp.perturb({'a': i, 'b': 'x'}, ldp.joint_krr(32, {a: [0, 1, 2], b: ['x', 'y']})) FROM t",
+    "SELECT ldp.perturb(i / 2, ldp.krr(32, [0, 0.5, 1])) FROM t",
     "SELECT ldp.perturb_mixed(i, 'a', MAP {'a': ldp.krr(32, [0, 1, 2])}) FROM t",
     "SELECT ldp.perturb(x, ldp.krr(32, [0, 1, 2])) FROM (SELECT i AS x FROM t WHERE i > 5)",
 ]

@@ -51,11 +51,14 @@ def learn(handle: int, mechanism: CertifiedMechanism) -> None:
     channel, values, library = mechanism.channel, mechanism.values, kernels()
     if library is None or type(channel) is not KeepOrSpread or not isinstance(values, Domain) or mechanism.reports != values:
         return
+    kind = values.values.type
+    if not (pa.types.is_string(kind) or pa.types.is_integer(kind)):
+        return
     if not np.array_equal(values.codes(values.values), np.arange(channel.size)):
         return
-    if pa.types.is_string(values.values.type):
+    if pa.types.is_string(kind):
         _learn_text(library, handle, channel, [text.encode() for text in values.values.to_pylist()])
-    elif pa.types.is_integer(values.values.type):
+    else:
         _learn_whole(library, handle, channel, values.values.to_pylist())
 
 
