@@ -164,6 +164,9 @@ RENEWALS: dict[str, Callable[[DuckDBPyConnection, int], tuple[Any, str, str]]] =
     "a part of a file": lambda con, i: ("people.parquet", "people.parquet", f"p{i}"),
     "a hard link": lambda con, i: (linked("people.parquet", f"link{i}.parquet"), f"batch {i}", ""),
     "a renamed file": lambda con, i: (renamed("people.parquet", f"file{i}.parquet"), f"batch {i}", ""),
+    "a part of a hard link": lambda con, i: (linked("people.parquet", f"link{i}.parquet"), f"batch {i}", f"p{i}"),
+    "a part of a renamed file": lambda con, i: (renamed("people.parquet", f"file{i}.parquet"), f"batch {i}", f"p{i}"),
+    "a part under an alias": lambda con, i: (attached(con, f"wh{i}"), f"batch {i}", f"p{i}"),
     "a relation": lambda con, i: (con.sql(f"FROM people -- {i}"), f"batch {i}", f"p{i}"),
     "a view of the same body": lambda con, i: (body(con, f"same{i}"), f"batch {i}", f"p{i}"),
     "an alias": lambda con, i: (attached(con, f"wh{i}"), f"batch {i}", ""),
@@ -189,6 +192,8 @@ def attached(con: DuckDBPyConnection, name: str) -> str:
     if not Path("other.duckdb").exists():
         with duckdb.connect("other.duckdb") as other:
             other.execute("CREATE TABLE people AS SELECT 'Lima' AS city")
+    for (before,) in con.execute("SELECT database_name FROM duckdb_databases() WHERE path LIKE '%/other.duckdb'").fetchall():
+        con.execute(f"DETACH {before}")
     con.execute(f"ATTACH 'other.duckdb' AS {name}")
     return f"{name}.people"
 
@@ -198,8 +203,6 @@ def test_no_name_part_or_link_renews_the_budget_of_rows(con: DuckDBPyConnection,
     def draw_again(i: int) -> None:
         source, name, part = RENEWALS[way](con, i)
         perturb_table(con, source, f"reports{i}", COLUMNS, charge=Charge(ledger, name, part=part))
-        if way == "an alias":
-            con.execute(f"DETACH wh{i}")
 
     draw_again(0)
     draw_again(1)

@@ -96,7 +96,9 @@ class Identity:
 
     def state(self, key: bytes) -> str:
         """Return a name of the rows as they are now, under a key; an empty string if they are not known."""
-        digest = blake2b(json.dumps([self.base, self.rows]).encode(), key=key, digest_size=16)
+        inodes = tuple(name for name in self.names if name.lstrip('"').startswith("inode "))
+        holders = inodes if len(inodes) == len(self.base) else self.base  # a link, an alias and a new file name keep the inode
+        digest = blake2b(json.dumps([holders, self.rows]).encode(), key=key, digest_size=16)
         return f"rows {digest.hexdigest()}" if self.base and self.rows else ""
 
     def within(self, other: Identity) -> bool:
