@@ -5,20 +5,25 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, cast, get_origin
 
 os.environ["LDPSQL_PLUGINS"] = "0"
 
 import typer.main
 
 import ldpsql
-from ldpsql import Policy, errors
+from ldpsql import Mechanism, Policy, certify, document, errors
 from ldpsql.functions import Spec, registry
+from ldpsql.mechanisms import ApproximateLdp, MetricLdp, PureLdp
+from ldpsql.registry.discovery import imported
 from ldpsql.settings import sections
 from tests.commands import app
+from tests.laws.subjects import SMALL
 
 MECHANISMS = "`ldp.NAME(...)` makes a mechanism; in Python and on the command line it is the text `NAME(...)`."
 ESTIMATORS = (
@@ -103,7 +108,10 @@ file = "lineage.jsonl"
 """
 VARIABLES = {
     "LDPSQL_CONFIG": "the path of the user's settings file",
-    "LDPSQL_PLUGINS": "packages whose plugins are loaded, separated by commas, instead of `allow` in the files; `0` for none",
+    "LDPSQL_PLUGINS": (
+        "packages whose plugins are loaded, or files such as `./coin.py` and folders of them, separated by commas, instead of "
+        "`allow` in the files; `0` for none"
+    ),
     "LDPSQL_NATIVE": "`0` draws in Python even if kernels were compiled at installation; `ldpsql doctor` says which",
     "LDPSQL_LEDGER": "the ledger, instead of `path` in `[ledger]`",
     "LDPSQL_KEY": "the file with the secret key, instead of `key` in `[ledger]`",
@@ -226,8 +234,44 @@ def pages() -> dict[str, str]:
         "commands.md": "# Commands\n\n" + "\n".join(commands(typer.main.get_command(app), "ldpsql")),
         "errors.md": f"# Errors\n{ERRORS}\n\n" + "\n".join(error_sections()),
         "settings.md": f"# Settings\n{SETTINGS}\n\n```toml\n{SETTINGS_EXAMPLE}```\n\n" + "\n".join(settings_sections()) + "\n",
+        "plugins.md": directory(),
         "python.md": "# Python\n\n" + "\n".join(f"::: ldpsql.{name}\n" for name in ldpsql.__all__),
     }
+
+
+PLUGINS = (
+    "Mechanisms by the package that offers them. Every commit checks each of them with the conformance suite and with "
+    "`ldpsql-verify`; `SHA256SUMS` of a release names its files. [Write a plugin](../guides/plugins.md) says how to make one. "
+    "To add a package here, send its name, author, version and SHA-256, and what both programs answered, with the date."
+)
+PRIVACY = {PureLdp: "of a report", ApproximateLdp: "of a report, with delta", MetricLdp: "per unit of distance"}
+
+
+def directory() -> str:
+    """Return the page of plugins, from what the packages and their mechanisms say of themselves."""
+    coin = Path(__file__).parents[1] / "examples" / "ldpsql-coin"
+    project = tomllib.loads((coin / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    offered = cast("Any", imported(coin / "ldpsql_coin.py")).ldpsql_mechanisms()
+    packages = {
+        f"ldpsql {ldpsql.__version__}": [(name, kind, SMALL[name]) for name, kind in sorted(registry().mechanisms.items())],
+        f"{project['name']} {project['version']}": [
+            (kind.name, kind, kind(epsilon="1", domain=["no", "yes"])) for kind in offered
+        ],
+    }
+    heads = ("mechanism", "authors", "epsilon", "structure of its channel, for example")
+    return f"# Directory of plugins\n{PLUGINS}\n" + "".join(
+        f"\n## {package}\n" + table(heads, [descriptors(*one) for one in mechanisms]) + "\n"
+        for package, mechanisms in packages.items()
+    )
+
+
+def descriptors(name: str, kind: type[Mechanism], example: Mechanism | str) -> tuple[str, str, str, str]:
+    """Return a mechanism's name, the authors of its paper, its kind of epsilon, and the structure of its channel."""
+    about = f"{sys.modules[kind.__module__].__doc__}\n\n{kind.__doc__}"
+    paper = re.search(r'^(?:Source: )?([A-Z][^".]*?),\s"[^"]*"[^.]*?((?:19|20)\d\d)', about, re.MULTILINE)
+    certified = certify(example)
+    authors = f"{' '.join(paper[1].split())}, {paper[2]}" if paper else "-"
+    return f"`{name}`", authors, PRIVACY[type(certified.certificate.claim)], document(example)["channel"]["structure"]
 
 
 if __name__ == "__main__":

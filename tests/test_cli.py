@@ -195,6 +195,14 @@ def test_an_allowed_third_partys_plugin_is_there_from_the_command_line() -> None
     assert run("toss", "perhaps", LDPSQL_PLUGINS="coin").returncode == 3
 
 
+def test_a_loose_file_offers_its_mechanism_in_sql(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "guides" / "plugins.md").read_text(encoding="utf-8")
+    (tmp_path / "coin.py").write_text(guide.partition("```text\n")[2].partition("```")[0])
+    select = "SELECT ldp.perturb('tea', ldp.coin(1, ['tea', 'coffee'])) AS r"
+    done = run("sql", "-c", select, "--format", "csv", cwd=tmp_path, LDPSQL_PLUGINS="./coin.py")
+    assert done.stdout.split() in (["r", "tea"], ["r", "coffee"]), done.stderr
+
+
 @pytest.mark.slow
 def test_the_third_partys_own_test_passes() -> None:
     coin = Path(__file__).parents[1] / "examples" / "ldpsql-coin"

@@ -211,6 +211,55 @@ def test_installed_plugins_are_loaded_only_where_they_are_allowed(tmp_path: Path
     assert [p.name for p in Registry.load().plugins if p.status == "not installed"] == ["somebodies"]
 
 
+COIN = """
+from ldpsql.mechanisms import CategoricalMechanism, KeepOrSpread, hookimpl
+
+class Coin(CategoricalMechanism):
+    name = "coin"
+    def channel(self):
+        return KeepOrSpread.within(len(self.domain), self.epsilon.exp_below())
+
+@hookimpl
+def ldpsql_mechanisms():
+    return [Coin]
+"""
+
+
+def test_a_loose_file_of_ten_lines_and_a_folder_of_files_are_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "guides" / "plugins.md").read_text(encoding="utf-8")
+    assert COIN in guide
+    assert len(COIN.strip().splitlines()) == 10
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "coin.py").write_text(COIN)
+    (folder / "wrong.py").write_text("1 / 0")
+    (folder / "_helper.py").write_text("1 / 0")
+    monkeypatch.chdir(folder)
+
+    def found(variable: str) -> dict[str, str]:
+        monkeypatch.setenv("LDPSQL_PLUGINS", variable)
+        return {p.name: p.status for p in Registry.load().plugins if p.package.endswith(".py")}
+
+    assert found("./coin.py") == found("coin.py") == found(f"0, {folder}/coin.py") == {"coin": "ok"}
+    assert found("../own") == {"coin": "ok", "wrong": "broken"}
+    assert found("./none.py") == {"none": "not installed"}
+    assert found("coin") == {}
+    monkeypatch.setenv("LDPSQL_PLUGINS", "./coin.py")
+    loaded = Registry.load()
+    check_mechanism(loaded.mechanism("coin(1, ['no', 'yes'])"))
+    assert loaded.owner("coin") == "coin"
+
+
+def test_settings_files_load_no_loose_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "coin.py").write_text(COIN)
+    own = tmp_path / "own.toml"
+    own.write_text('[plugins]\nallow = ["./coin.py"]\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LDPSQL_PLUGINS")
+    monkeypatch.setenv("LDPSQL_CONFIG", str(own))
+    assert "coin" not in Registry.load().mechanisms
+
+
 @pytest.mark.parametrize("text", ["[plugins", '[plugin]\nallow = ["a"]', '[plugins]\nallow = "a"', '[plugins]\nallows = ["a"]'])
 def test_a_settings_file_that_is_wrong_is_named(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ldpsql.toml").write_text(text)

@@ -1,15 +1,20 @@
 """Where plugins come from: modules of ldpsql itself, and installed ones as far as the allow-list names them.
 
-Built-in plugins are found by name in ``ldpsql.plugins`` and ``ldpsql.udfs``, installed ones by the entry points ``ldpsql``.
+Built-in plugins are found by name in ``ldpsql.plugins`` and ``ldpsql.udfs``, installed ones by the entry points ``ldpsql``. The
+environment variable LDPSQL_PLUGINS also names loose files, or folders of them; settings files, which may be part of a download,
+do not.
 """
 
 from __future__ import annotations
 
 import pkgutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Literal, TypeAlias
@@ -51,17 +56,27 @@ def built_in() -> list[Plugin]:
     return [Plugin(module, "ldpsql", __version__, "ok") for module in sorted(modules)]
 
 
-def installed(chosen: Settings) -> Iterator[tuple[str, Plugin]]:
-    """Yield the module of each installed plugin with the plugin; only those whose status is "ok" may be loaded.
+def installed(chosen: Settings) -> Iterator[tuple[str | Path, Plugin]]:
+    """Yield the module or the file of each plugin of a third party with the plugin; only those with status "ok" may be loaded.
 
     Names on the allow-list that belong to no plugin come last, as "not installed".
     """
+    for path in chosen.files:
+        files = sorted(path.glob("[!_]*.py")) if path.is_dir() else [path]
+        yield from ((file, loose(file)) for file in files)
     allowed = chosen.allowed  # by package: any package may choose the name of a trusted one for its entry point
     points = sorted(entry_points(group="ldpsql"), key=lambda p: p.name)
     for point in points:
         yield point.value, _described(point, allowed)
     for name in sorted(allowed - {"*", *(short_name(package_of(point)) for point in points)}):
         yield "", Plugin(name, "-", "-", "not installed", "it is allowed, but no package of this name has a plugin")
+
+
+def loose(file: Path) -> Plugin:
+    """Return the plugin of a file."""
+    known = file.is_file()
+    reason = "" if known else "there is no such file"
+    return Plugin(file.stem, str(file), "-", "ok" if known else "not installed", reason)
 
 
 def _described(point: EntryPoint, allowed: frozenset[str]) -> Plugin:
@@ -83,13 +98,13 @@ def packages_of(name: str) -> list[str]:
     return sorted({package_of(p) for p in points if name == p.name or short_name(name) == short_name(package_of(p))})
 
 
-def imported(module: str) -> object:
+def imported(module: str | Path) -> object:
     """Return a module, or what its import raised; the import runs in its own thread, so that one that hangs blocks nothing."""
     done: SimpleQueue[object] = SimpleQueue()
 
     def work() -> None:
         try:
-            done.put(import_module(module))
+            done.put(import_module(module) if isinstance(module, str) else _of_file(module))
         except BaseException as error:  # noqa: BLE001  # a plugin may raise anything
             done.put(error)
 
@@ -98,3 +113,14 @@ def imported(module: str) -> object:
         return done.get(timeout=PATIENCE)
     except Empty:
         return TimeoutError(f"it was not done after {PATIENCE:g} seconds")
+
+
+def _of_file(file: Path) -> object:
+    """Return the module that a file is, under a name that no package has."""
+    name = f"ldpsql_loose_{file.stem}"
+    spec = spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError("it is no file of Python")
+    sys.modules[name] = module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -97,10 +98,10 @@ class Registry:
         columns, self.policies = named_columns(chosen, self.mechanisms)
         self.named = {**columns, **chosen.mechanisms}
 
-    def add_module(self, module: str, plugin: Plugin) -> None:
+    def add_module(self, module: str | Path, plugin: Plugin) -> None:
         """Import a module and add what it offers; if anything is wrong with it, only list it as broken."""
         self.plugins.append(plugin)
-        imported = import_module(module) if plugin.built_in else discovery.imported(module)
+        imported = import_module(str(module)) if plugin.built_in else discovery.imported(module)
         if isinstance(imported, BaseException):
             plugin.status, plugin.reason = "broken", f"importing it raised {type(imported).__name__}: {imported}"
         else:

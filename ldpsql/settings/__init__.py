@@ -40,10 +40,23 @@ class Settings:
     @property
     def allowed(self) -> frozenset[str]:
         """The packages whose plugins may be loaded: those that LDPSQL_PLUGINS names, or those of the settings."""
-        variable = os.environ.get("LDPSQL_PLUGINS")
-        if variable is None:
+        if "LDPSQL_PLUGINS" not in os.environ:
             return frozenset(short_name(name) for name in self.allow or ())
-        return frozenset(short_name(name.strip()) for name in variable.split(",")) - {"", "0"}
+        return frozenset(short_name(name) for name in _of_variable() if not _is_path(name)) - {"", "0"}
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files and folders of plugins that LDPSQL_PLUGINS names; settings name packages only."""
+        return tuple(Path(name) for name in _of_variable() if _is_path(name))
+
+
+def _of_variable() -> list[str]:
+    return [name.strip() for name in os.environ.get("LDPSQL_PLUGINS", "").split(",")]
+
+
+def _is_path(name: str) -> bool:
+    """Return whether a name is that of a file or a folder, such as ./coin.py or ./plugins, and not of a package."""
+    return name.endswith(".py") or "/" in name or os.sep in name
 
 
 def load() -> Settings:

@@ -70,7 +70,7 @@ def registered() -> Registry | None:
     """Return the registry; None if this process has not loaded it and the settings add nothing to what comes with ldpsql."""
     chosen, module = settings.of_process(), sys.modules.get(_REGISTRY)
     loaded = module is not None and module.is_loaded()
-    return _loaded() if loaded or chosen.allowed or chosen.mechanisms or chosen.tables else None
+    return _loaded() if loaded or chosen.allowed or chosen.files or chosen.mechanisms or chosen.tables else None
 
 
 def _loaded() -> Registry:
