@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.columns import Ahead, Permanent, Projection, drawn
+from ldpsql.bulk.columns import Ahead, Permanent, Projection
 from ldpsql.bulk.orders import Meter
 from ldpsql.bulk.sinks import database_of, written_tokens
 from ldpsql.bulk.sources import Part, Source
@@ -33,6 +33,7 @@ from ldpsql.errors import (
     NotReleased,
     UnfinishedRun,
     UnknownRelease,
+    of_column,
 )
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.configured import configured_key, configured_ledger, uncharged
@@ -288,7 +289,12 @@ def permanent_of(
         InvalidParameter: if there is no column of user ids, or the charge is by other people, or for a part of the data.
 
     """
-    chosen = _default_key(con) if key is None else opened(key)
+    if key is None:
+        keys = [] if con is None else keys_of(con)
+        key = keys[0] if len(keys) == 1 else configured_key()
+    if key is None:
+        hint = "pass key='people.key', or write key in [ledger] of ldpsql.toml"
+        raise KeyUnusable("there is no key for permanent reports", hint)
     unit = None if charge is None else charge.user or charge.ledger.policy.privacy_unit
     user = unit if user is None else user
     if not isinstance(user, str) or user == ROW:
@@ -297,7 +303,7 @@ def permanent_of(
         raise InvalidParameter("permanent reports are charged to the people who give them", "name the same column of user ids")
     if charge is not None and charge.part:
         raise InvalidParameter("permanent reports are charged once, over all parts of the data", "leave out part")
-    return Permanent(chosen, user, ahead=Ahead())
+    return Permanent(opened(key), user, ahead=Ahead())
 
 
 def opened(key: object) -> Key:
@@ -312,16 +318,6 @@ def opened(key: object) -> Key:
     if not isinstance(chosen, Key):
         raise InvalidParameter("a key must be a path or an opened key", "Key.read(path)")
     return chosen
-
-
-def _default_key(con: DuckDBPyConnection | None) -> Key:
-    keys = [] if con is None else keys_of(con)
-    key = keys[0] if len(keys) == 1 else configured_key()
-    if key is None:
-        raise KeyUnusable(
-            "there is no key for permanent reports", "pass key='people.key', or write key in [ledger] of ldpsql.toml"
-        )
-    return key
 
 
 def charge_reports(
@@ -361,8 +357,8 @@ def reported_in(projection: Projection, batches: Iterable[pa.RecordBatch]) -> di
 def _distinct(batch: pa.RecordBatch, name: str, certified: CertifiedMechanism, permanent: Permanent) -> Reported:
     """Return the permanent reports of a column of a batch."""
     people = permanent.people(batch)
-    each = drawn(certified, batch.column(name), name, lambda one, values: permanent.fingerprints(one, values, people, name))
-    return Reported.of(certified, each, people)
+    with of_column(name):
+        return Reported.of(certified, permanent.fingerprints(certified, batch.column(name), people, name), people)
 
 
 def _together(parts: list[Reported]) -> Reported:
@@ -468,15 +464,11 @@ def _settled(ledger: Ledger, release: Unpublished, tokens: set[str], database: s
         return PERMANENT
     if (staging_folder(Path(release.destination)) / "state.json").exists():
         return UNFINISHED
-    if release.drawn and not (named or _is_in(release.destination, database)):
+    # A table of a database is named by its file, or qualified by the name of the database as dbt does.
+    table, catalog = release.destination.startswith(f"{database} "), parts(release.destination)[0]
+    if release.drawn and not (named or (database and (table or catalog == Path(database).stem.casefold()))):
         return ELSEWHERE
     if release.drawn and not unseen:
         return IN_DOUBT
     ledger.give_back(release.release, unseen=unseen)
     return RETURNED
-
-
-def _is_in(destination: str, database: str) -> bool:
-    """Whether a destination is a table of a database: of its file, or qualified by its name as dbt does."""
-    named = destination.startswith(f"{database} ") or parts(destination)[0] == Path(database).stem.casefold()
-    return bool(database) and named

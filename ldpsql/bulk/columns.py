@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -155,17 +155,14 @@ class Permanent:
         if not len(values):
             return certified.draw(values)
         column = plain(values)
-        words = self._words(certified, column, people, name) if name in self.charged else None
+        words = None
+        if name in self.charged:  # in a batch that is as it was; else the rows are compared one by one
+            words = None if self.ahead is None else self.ahead.take(_content(column, people, name))
+            if words is None:
+                words = self.key.row_words(certified, column, people, name)
+                if not all_among(self.charged[name], fingerprints_of(words)):
+                    raise changed()
         return self.key.draw(certified, column, people, name, words)
-
-    def _words(self, certified: CertifiedMechanism, column: pa.Array, people: pa.Array, name: str) -> RowWords:
-        """Return the words of rows that were charged: those of a batch that is as it was, or else compared one by one."""
-        words = None if self.ahead is None else self.ahead.take(_content(column, people, name))
-        if words is None:
-            words = self.key.row_words(certified, column, people, name)
-            if not all_among(self.charged[name], fingerprints_of(words)):
-                raise changed()
-        return words
 
 
 def _content(column: pa.Array, people: pa.Array, name: str) -> bytes:
@@ -257,9 +254,6 @@ def _without_hidden(column: pa.Array) -> pa.Array:
     return column.take(rows)
 
 
-Made = TypeVar("Made")
-
-
 class Projection:
     """What happens to the columns of a stream: the certified mechanism of each perturbed column, and the kept columns."""
 
@@ -322,7 +316,8 @@ class Projection:
 
         """
         for name, mechanism in self.mechanisms.items():
-            check_type(mechanism, source.field(name).type, name)
+            with of_column(name):
+                mechanism.check(pa.nulls(0, source.field(name).type))
 
     def schema(self, source: pa.Schema) -> pa.Schema:
         """Return the schema of the reports: perturbed columns in the type of their reports, with their fingerprints."""
@@ -343,7 +338,8 @@ class Projection:
 
         """
         for name, mechanism in self.mechanisms.items():
-            drawn(mechanism, batch.column(name), name, CertifiedMechanism.check)
+            with of_column(name):
+                mechanism.check(batch.column(name))
 
     def perturb(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Draw the reports of one batch."""
@@ -355,36 +351,15 @@ class Projection:
         mechanism = self.mechanisms.get(name)
         if mechanism is None:
             return kept(column)
-
-        def draw(certified: CertifiedMechanism, values: pa.Array) -> pa.Array:
+        with of_column(name):
             if self.permanent is None or people is None:
-                return self._reports(certified, certified.draw(values))
-            return self._reports(certified, self.permanent.draw(certified, values, people, name))
-
-        return drawn(mechanism, column, name, draw)
+                return self._reports(mechanism, mechanism.draw(column))
+            return self._reports(mechanism, self.permanent.draw(mechanism, column, people, name))
 
     @withheld
     def _reports(self, mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
         """Return what was drawn as a column of reports."""
         return mechanism.shown(drawn)
-
-
-def check_type(mechanism: CertifiedMechanism, kind: pa.DataType, name: object) -> None:
-    """Check that a mechanism takes a column of a type; the error names the column.
-
-    Raises:
-        WrongType: if it does not.
-
-    """
-    drawn(mechanism, pa.nulls(0, kind), name, CertifiedMechanism.check)
-
-
-def drawn(
-    mechanism: CertifiedMechanism, column: pa.Array, name: object, draw: Callable[[CertifiedMechanism, pa.Array], Made]
-) -> Made:
-    """Return what ``draw`` makes of a column; an error names the column if it has a name."""
-    with of_column(name):
-        return draw(mechanism, column)
 
 
 _FEW = 4096  # most values of a dictionary, which is read with every batch
@@ -403,11 +378,8 @@ class CompactProjection(Projection):
 
     def schema(self, source: pa.Schema) -> pa.Schema:
         """Return the schema of the compact batches."""
-        return pa.schema([self._field(field) for field in super().schema(source)])
-
-    def _field(self, field: pa.Field) -> pa.Field:
-        mechanism = self.mechanisms.get(field.name)
-        return field if mechanism is None else pa.field(field.name, _compact(mechanism))
+        types = {name: _compact(mechanism) for name, mechanism in self.mechanisms.items()}
+        return pa.schema([pa.field(f.name, types[f.name]) if f.name in types else f for f in super().schema(source)])
 
     def _reports(self, mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
         return _positions(mechanism, drawn)

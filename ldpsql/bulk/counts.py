@@ -202,18 +202,13 @@ def partial_supports(batches: Any, column: str, mechanism: Mechanism | str) -> S
         if not certified.channel.possible(words).all():
             raise impossible()
         reports += len(words)
-        numbers += _bit_sums(words)
+        octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8)
+        sums = [np.bincount(octets[:, place], minlength=256) @ _BITS for place in range(octets.shape[1])]
+        numbers += np.concatenate(sums)
     return Supports(read, reports, numbers[: certified.reports.size])
 
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.int64)
-
-
-def _bit_sums(words: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return how often each bit of rows of words is set, from the histogram of each byte."""
-    octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8)
-    sums = [np.bincount(octets[:, place], minlength=256) @ _BITS for place in range(octets.shape[1])]
-    return np.concatenate(sums)
 
 
 def _with(batches: Any, column: str) -> pa.RecordBatchReader:

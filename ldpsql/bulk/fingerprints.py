@@ -61,7 +61,10 @@ class Marking:
         self._name, self._mechanisms = name, mechanisms
         with cursor_of(con) as cursor:
             self._before = {column: of_table(cursor, name, column) for column in mechanisms}
-            self._rows = _has_rows(cursor, name)
+            try:
+                self._rows = bool(cursor.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchall())  # noqa: S608  # quoted
+            except duckdb.Error:
+                self._rows = False
 
     def check(self) -> None:
         """Refuse to add reports to those of another mechanism.
@@ -103,12 +106,6 @@ class Marking:
                 self._write(con, path, appended=appended)
 
 
-def _has_rows(cursor: DuckDBPyConnection, name: str) -> bool:
-    with suppress(duckdb.Error):
-        return bool(cursor.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchall())  # noqa: S608  # quoted
-    return False
-
-
 def add_comment(cursor: DuckDBPyConnection, path: tuple[str, ...] | None, column: str, mechanism: Mechanism) -> None:
     """Add a fingerprint to the comment of a column of the table catalog.schema.name, unless the comment has it."""
     line = fingerprint(mechanism)
@@ -134,19 +131,13 @@ def of_table(cursor: DuckDBPyConnection, name: str, column: str) -> Fingerprints
 
     Returns none for a view of a table with reports of several mechanisms: the view may choose those of one.
     """
-    if typed := _of_sql(cursor, f"query_table({text_literal(name)})", column):
-        return typed
+    with suppress(duckdb.Error):
+        if typed := _of_types(cursor.sql(f"FROM query_table({text_literal(name)}) LIMIT 0"), column):
+            return typed
     path = table_of(cursor, name)
     written = NONE.union(*(of_text(comment) for (comment,) in _comments(cursor, path, column)))
     is_view = path is not None and path[-1] != parts(name)[-1]
     return NONE if is_view and several(written) else written
-
-
-def _of_sql(cursor: DuckDBPyConnection, source: str, column: str) -> Fingerprints:
-    """Return the fingerprints in the type of a column of what follows FROM; none if there is no such column."""
-    with suppress(duckdb.Error):
-        return _of_types(cursor.sql(f"FROM {source} LIMIT 0"), column)
-    return NONE
 
 
 def _of_types(relation: DuckDBPyRelation, column: str) -> Fingerprints:
@@ -200,15 +191,11 @@ def of_frame(frame: Any, column: str) -> Fingerprints | None:
     if isinstance(frame, pa.Table | pa.RecordBatchReader):
         return of_schema(frame.schema, column)
     if isinstance(frame, pl.DataFrame | pl.LazyFrame):
-        return of_type(_polars_type(frame, column)) or None
+        kind = frame.collect_schema().get(column, pl.Null())
+        return of_type(pl.Series([], dtype=kind).to_arrow().type) or None if isinstance(kind, pl.Struct) else None
     if is_pandas_frame(frame) and column in frame:
         return of_type(type_of_column(frame[column])) or None
     return of_relation(frame, column) if isinstance(frame, DuckDBPyRelation) else None
-
-
-def _polars_type(frame: pl.DataFrame | pl.LazyFrame, column: str) -> pa.DataType:
-    kind = frame.collect_schema().get(column, pl.Null())
-    return pl.Series([], dtype=kind).to_arrow().type if isinstance(kind, pl.Struct) else pa.null()
 
 
 def of_source(con: DuckDBPyConnection, source: str, column: str) -> Fingerprints | None:

@@ -101,7 +101,9 @@ def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
     try:
         signature(call).bind(reports, *arguments, **options)
         # The name of a column precedes the mechanism for a frame, and only for a frame.
-        fits = _may_name_columns(*arguments[:1], **options) if frame else len(arguments) < 2 or not _is_mechanism(arguments[1])
+        name = arguments[0] if arguments else options.get("column", "")
+        may_name_columns = isinstance(name, Sequence) and not (_is_mechanism(name) and "(" in name)
+        fits = may_name_columns if frame else len(arguments) < 2 or not _is_mechanism(arguments[1])
     except TypeError:
         fits = False
     if not fits:
@@ -115,11 +117,6 @@ def _is_mechanism(argument: Any) -> bool:
     return isinstance(argument, Mechanism) or name in registry().mechanisms or name in registry().named
 
 
-def _may_name_columns(column: Any = "", **_: Any) -> bool:
-    """Return whether this is text or a sequence, and not the text of a mechanism: a column may have the name of one."""
-    return isinstance(column, Sequence) and not (_is_mechanism(column) and "(" in column)
-
-
 def _of_frame(
     reports: Frame | str | os.PathLike[str],
     column: str | Sequence[str],
@@ -128,7 +125,13 @@ def _of_frame(
 ) -> Estimate:
     columns = [column] if isinstance(column, str) else list(column)
     if isinstance(reports, str | os.PathLike):
-        counted, drawn_by, recorded = _counted_file(os.fspath(reports), columns, mechanism)
+        path = os.fspath(reports)
+        with duckdb.connect() as con:
+            source = source_of(con, Place.of(path))
+            source.check(columns)
+            drawn_by, recorded = drawn_by_columns(columns, mechanism, lambda name: of_source(con, path, name))
+            read = (_structs(part.read(columns, [], columns), columns) for part in source.parts)
+            counted = merge(partial_counts(*one) for one in read)
         return _of_reports(counted, drawn_by, estimator, recorded=recorded)
     drawn_by, recorded = drawn_by_columns(columns, mechanism, lambda name: of_frame(reports, name))
     if len(columns) == 1:
@@ -151,16 +154,6 @@ def drawn_by_columns(
     for name, part in drawn_apart(columns, made).items():
         agreed(records[name], part)
     return row_part(columns, made), recorded
-
-
-def _counted_file(path: str, columns: list[str], mechanism: Mechanism | str | None) -> tuple[Counts, Mechanism, bool]:
-    """Return the counts of the reports in files, the mechanism that drew them, and whether the files record it."""
-    with duckdb.connect() as con:
-        source = source_of(con, Place.of(path))
-        source.check(columns)
-        drawn_by, recorded = drawn_by_columns(columns, mechanism, lambda name: of_source(con, path, name))
-        read = (_structs(part.read(columns, [], columns), columns) for part in source.parts)
-        return merge(partial_counts(*one) for one in read), drawn_by, recorded
 
 
 def _structs(batches: pa.RecordBatchReader, columns: list[str]) -> tuple[pa.RecordBatchReader, str]:

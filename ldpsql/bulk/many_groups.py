@@ -166,10 +166,6 @@ class CountTable:
         table = cursor.sql(query).to_arrow_table()
         return None if table.num_rows > most else GroupedCounts.of(plain(table.column(0)), plain(table.column(1)))
 
-    def last_key(self, cursor: DuckDBPyConnection) -> pa.DataType:
-        """Return the type of the last key."""
-        return cursor.sql(f"SELECT {quoted(self.keys[-1])} FROM {self.name} LIMIT 0").to_arrow_table().schema.field(0).type  # noqa: S608  # quoted
-
     def in_order(self, cursor: DuckDBPyConnection) -> NDArray[np.int64]:
         """Return the numbers of all groups in the order of their keys."""
         order = f"SELECT rowid FROM {self.name} WHERE {FIRST} ORDER BY {_names(self.keys)}"  # noqa: S608  # quoted
@@ -282,15 +278,12 @@ class GroupRun:
         if unfinished and resume:
             self.done = self._resumed()
         else:
-            self._count()
+            with self._transaction():
+                self._drop()
+                self.cells.write(self.cursor, self.task.reports, self.task.report)
+                made = f"{text_literal(str(self.task))} AS task, {text_literal(self.cells.digest(self.cursor))} AS digest"
+                self.cursor.execute(f"CREATE TABLE {self._run} AS SELECT {made}, 0::BIGINT AS done")
         self.size, self.groups, self.groups_done = self.cells.size(self.cursor, self.done)
-
-    def _count(self) -> None:
-        with self._transaction():
-            self._drop()
-            self.cells.write(self.cursor, self.task.reports, self.task.report)
-            made = f"{text_literal(str(self.task))} AS task, {text_literal(self.cells.digest(self.cursor))} AS digest"
-            self.cursor.execute(f"CREATE TABLE {self._run} AS SELECT {made}, 0::BIGINT AS done")
 
     def _resumed(self) -> int:
         """Return how many cells are done."""
@@ -363,17 +356,13 @@ class GroupRun:
             raise
 
 
-def _none() -> NDArray[np.int64]:
-    return np.zeros(0, dtype=np.int64)
-
-
 @dataclass(frozen=True)
 class Learned:
     """The estimators that have seen all groups, and which of these each group has; ``groups`` rise. By default, the first."""
 
     estimators: list[Estimator]
-    groups: NDArray[np.int64] = field(default_factory=_none)
-    runs: NDArray[np.int64] = field(default_factory=_none)
+    groups: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @classmethod
     def of(cls, run: GroupRun, drew: Mechanism, method: Estimator, at_once: int, progress: Progress | None) -> Learned:
@@ -382,7 +371,8 @@ class Learned:
             return cls([method])
         at_once = min(at_once, GROUPS_SEEN)
         seen = _few(run.cells.groups(run.cursor, 0, run.size, at_once), progress)
-        if run.groups <= GROUPS_SEEN and in_order(run.cells.last_key(run.cursor)):
+        keys = run.cursor.sql(f"FROM ({run.cells.first_of(0, 0)}) LIMIT 0").to_arrow_table().schema
+        if run.groups <= GROUPS_SEEN and in_order(keys.field(len(keys) - 1).type):
             order = run.cells.in_order(run.cursor)
             ranked = np.argsort(order)
             runs, estimators = learnt_of_order(drew, GroupedCounts.joined(list(seen)).in_order(order), method)

@@ -139,7 +139,12 @@ class Drawing:
         if order == "keep":
             self._each_part(staging, "part", partial(self._write, form))
             return
-        self._each_part(staging, "drawn", partial(self._scatter_into, staging))
+
+        def draw(part: Part, at: Path) -> None:
+            with at.open("xb") as file:
+                self._scatter(part, file, staging.files("drawn"))
+
+        self._each_part(staging, "drawn", draw)
         with ExitStack() as stack:
             files: list[IO[bytes]] = [stack.enter_context(file.open("rb")) for file in staging.files("drawn")]
             self._meter.watch(lambda: self._write_shuffled(files, form, staging))
@@ -173,10 +178,6 @@ class Drawing:
         """Return the reports of a part, drawn as they are read."""
         reader = self._meter.reports(part, self._compact, self._source.names)
         return self._decoded(reader.schema, reader, encoded=encoded)
-
-    def _scatter_into(self, staging: Staging, part: Part, at: Path) -> None:
-        with at.open("xb") as file:
-            self._scatter(part, file, staging.files("drawn"))
 
     def _scatter(self, part: Part, file: IO[bytes], earlier: Iterable[Path] = ()) -> None:
         """Draw a part into a file, if its columns have types that can be joined with those of earlier files."""

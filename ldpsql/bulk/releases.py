@@ -261,7 +261,8 @@ def refuse_others(cursor: DuckDBPyConnection, dataset: str, unit: str, charged: 
 @contextmanager
 def recorded_by(con: DuckDBPyConnection, sql: str, drawing: DrawingFunctions) -> Iterator[None]:
     """Within a ``with`` block that runs a statement, record what CREATE TABLE AS or INSERT draws as comments of its columns."""
-    marking = _marking_of_statement(con, sql, drawing)
+    stored = stored_columns(sql, drawing) if drawing.of(sql) else None
+    marking = None if stored is None else _marking(con, *stored)
     yield
     if marking is not None:
         marking.write_if_there(con, appended=sql.lstrip()[:6].lower() == "insert")
@@ -270,11 +271,6 @@ def recorded_by(con: DuckDBPyConnection, sql: str, drawing: DrawingFunctions) ->
 def marking_of_query(con: DuckDBPyConnection, table: str, sql: str, drawing: DrawingFunctions) -> Marking | None:
     """Return what will record the mechanisms of the columns that a query draws into a table; None if it draws none."""
     return _marking(con, table, drawn_columns(sql, drawing))
-
-
-def _marking_of_statement(con: DuckDBPyConnection, sql: str, drawing: DrawingFunctions) -> Marking | None:
-    stored = stored_columns(sql, drawing) if drawing.of(sql) else None
-    return None if stored is None else _marking(con, *stored)
 
 
 def _marking(con: DuckDBPyConnection, table: str, columns: dict[str, str]) -> Marking | None:

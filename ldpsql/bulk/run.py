@@ -30,7 +30,7 @@ from ldpsql.bulk.charging import (
     opened,
     permanent_of,
 )
-from ldpsql.bulk.columns import Columns, Projection, by_column, drawn
+from ldpsql.bulk.columns import Columns, Projection, by_column
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.orders import Drawing, Meter, Order, Progress, check_order
 from ldpsql.bulk.sinks import Form, TableSink, destination_of
@@ -51,11 +51,11 @@ from ldpsql.bulk.staging import already_exists, staging_at
 from ldpsql.domains.arrays import column_of, is_pandas_series, like_series
 from ldpsql.engine.identity import Identity
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection
-from ldpsql.errors import InvalidParameter, NotReleased
+from ldpsql.errors import InvalidParameter, NotReleased, of_column
 from ldpsql.errors.boundary import withheld, withheld_stream
 from ldpsql.ledger.configured import uncharged
 from ldpsql.ledger.permanent import Key
-from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
+from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.places import Place
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import TablePolicy, check_policies, table_policy
@@ -549,30 +549,25 @@ def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = Non
 
     """
     certified, name = certify(registry().mechanism(mechanism)), getattr(column, "name", None)
-    charged, drawn_by = _by_row(charge_of(charge)), {name if isinstance(name, str) else "": certified.mechanism}
+    charged, drawn_by = charge_of(charge), {name if isinstance(name, str) else "": certified.mechanism}
+    if charged is not None and charged.user is not None:
+        hint = "pass a frame that has them: ldpsql.perturb_batches, or frame.ldp.perturb of Polars"
+        raise InvalidParameter("the ledger charges by user, and a single column has no user ids", hint)
     check_policies(Identity.named(charged.dataset) if charged else Identity("", ()), drawn_by)
     charging = Charging(charged, drawn_by)
     values = column_of(column)
-    drawn(certified, values[:0] if charged is None else values, name, CertifiedMechanism.check)
+    with of_column(name):
+        certified.check(values[:0] if charged is None else values)
     charging.whole(rows=len(values))
-    reports = drawn(certified, values, name, CertifiedMechanism.perturb)
+    with of_column(name):
+        reports = certified.perturb(values)
     charging.end()
-    return _like(reports, column)
-
-
-def perturb_uncharged(column: pl.Series, mechanism: Mechanism) -> pl.Series:
-    """Draw one report for each value of a part of a column, whose caller has noticed that no ledger is charged."""
-    return pl.Series(column.name, drawn(certify(mechanism), column_of(column), column.name, CertifiedMechanism.perturb))
-
-
-def _like(reports: pa.Array, column: Column) -> Any:
     if isinstance(column, pl.Series):
         return pl.Series(column.name, reports)
     return like_series(reports, column) if is_pandas_series(column) else reports
 
 
-def _by_row(charge: Charge | None) -> Charge | None:
-    if charge is not None and charge.user is not None:
-        hint = "pass a frame that has them: ldpsql.perturb_batches, or frame.ldp.perturb of Polars"
-        raise InvalidParameter("the ledger charges by user, and a single column has no user ids", hint)
-    return charge
+def perturb_uncharged(column: pl.Series, mechanism: Mechanism) -> pl.Series:
+    """Draw one report for each value of a part of a column, whose caller has noticed that no ledger is charged."""
+    with of_column(column.name):
+        return pl.Series(column.name, certify(mechanism).perturb(column_of(column)))

@@ -244,10 +244,8 @@ class Scattered:
         yield from self._in_random_order(waiting)
 
     def _rows(self, bucket: int) -> list[pa.RecordBatch]:
-        return [self._unified(block.slice(ends[bucket], ends[bucket + 1] - ends[bucket])) for block, ends in self._blocks]
-
-    def _unified(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch if batch.schema == self.schema else batch.select(self.schema.names).cast(self.schema)
+        batches = [block.slice(ends[bucket], ends[bucket + 1] - ends[bucket]) for block, ends in self._blocks]
+        return [one if one.schema == self.schema else one.select(self.schema.names).cast(self.schema) for one in batches]
 
     def _in_random_order(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = sum(batch.num_rows for batch in batches)

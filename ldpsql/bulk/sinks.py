@@ -93,9 +93,14 @@ class Form:
     def write(self, con: DuckDBPyConnection, reports: pa.RecordBatchReader, folder: Path, name: str) -> None:
         """Write a stream into a new folder, as a file or files of this name without suffixes."""
         if self.kind == "arrow":
-            _write_arrow(con, reports, folder / name)
+            with pa.OSFile(str(folder / name), "wb") as sink, pa.ipc.new_file(sink, reports.schema) as arrow:
+                for batch in until_stopped(con, reports):
+                    arrow.write_batch(batch)
             return
-        options = [f"FORMAT {self.kind}", *(_metadata_options(reports.schema) if self.kind == "parquet" else ())]
+        options = [f"FORMAT {self.kind}"]
+        if self.kind == "parquet" and reports.schema.metadata:
+            texts = {text_literal(key.decode()): text_literal(text.decode()) for key, text in reports.schema.metadata.items()}
+            options.append(f"KV_METADATA {{{', '.join(f'{key}: {text}' for key, text in texts.items())}}}")
         if self.suffix in _COMPRESSIONS:
             options.append(f"COMPRESSION {_COMPRESSIONS[self.suffix]}")
         if self.tabs:
@@ -116,12 +121,6 @@ def _resolved(place: Place) -> PurePath:
 def file_name(number: int) -> str:
     """Return the name of the file of a part, without a suffix."""
     return f"part-{number:05}"
-
-
-def _metadata_options(schema: pa.Schema) -> list[str]:
-    """Return the options of a COPY that put the metadata of a schema into Parquet files."""
-    pairs = [f"{text_literal(key.decode())}: {text_literal(text.decode())}" for key, text in (schema.metadata or {}).items()]
-    return [f"KV_METADATA {{{', '.join(pairs)}}}"] if pairs else []
 
 
 def write_table(
@@ -165,12 +164,6 @@ def _writer(con: DuckDBPyConnection) -> DuckDBPyConnection:
         if not (unlimited or open_to_all):
             writer.execute(f"SET {name} = ?", [value])
     return writer
-
-
-def _write_arrow(con: DuckDBPyConnection, reports: pa.RecordBatchReader, file: Path) -> None:
-    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, reports.schema) as writer:
-        for batch in until_stopped(con, reports):
-            writer.write_batch(batch)
 
 
 _REMARK = "ldpsql release "

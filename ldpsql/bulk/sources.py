@@ -184,7 +184,11 @@ def unchanged(files: Sequence[str], read: Read, stamp: Callable[[str], object]) 
         def batches() -> Iterator[pa.RecordBatch]:
             yield from reader
             for file, earlier in zip(files, before, strict=True):
-                if _now(stamp, file) != earlier:
+                try:
+                    now = stamp(file)
+                except (OSError, duckdb.Error):  # it is gone
+                    now = None
+                if now != earlier:
                     raise changed(f"the file '{Place(file).path.name}'")
 
         return pa.RecordBatchReader.from_batches(reader.schema, batches())
@@ -282,14 +286,6 @@ def _compared(read: Read, user: str, expected: Digest) -> Read:
     return compared
 
 
-def _now(stamp: Callable[[str], object], file: str) -> object:
-    """Return the stamp of a file; None if it is gone."""
-    try:
-        return stamp(file)
-    except (OSError, duckdb.Error):
-        return None
-
-
 def changed(what: str = "the source") -> SourceRefused:
     """Return the error for a source that changed while it was read."""
     return SourceRefused(
@@ -358,9 +354,11 @@ def selected(
         cursor.execute(f"SET SESSION {setting} = {value}")
     rows = relation(cursor)
     types = dict(zip(rows.columns, map(str, rows.types), strict=True))
-    columns = (quoted(name) if name in kept else _comparable(name, types[name]) for name in wanted)
+    compared = {name: _COMPARABLE[types[name]] for name in wanted if name not in kept and types[name] in _COMPARABLE}
+    columns = [f"{quoted(name)}{f'::{compared[name]} AS {quoted(name)}' if name in compared else ''}" for name in wanted]
     reader = rows.project(", ".join(columns)).to_arrow_reader(BATCH_ROWS)
-    schema = pa.schema([_plain_field(field) for field in reader.schema])
+    plainly = {f.name: plain(pa.array([], f.type)).type for f in reader.schema if isinstance(f.type, pa.BaseExtensionType)}
+    schema = pa.schema([field.with_type(plainly.get(field.name, field.type)) for field in reader.schema])
 
     def batches() -> Iterator[pa.RecordBatch]:
         with stopped_with(con, cursor):
@@ -375,16 +373,6 @@ def snapshot_of(con: DuckDBPyConnection) -> DuckDBPyConnection:
     cursor = cursor_like(con)
     cursor.execute("BEGIN")
     return cursor
-
-
-def _comparable(name: str, kind: str) -> str:
-    compared = _COMPARABLE.get(kind)
-    return f"{quoted(name)}::{compared} AS {quoted(name)}" if compared else quoted(name)
-
-
-def _plain_field(field: pa.Field) -> pa.Field:
-    extension = isinstance(field.type, pa.BaseExtensionType)
-    return field.with_type(plain(pa.array([], field.type)).type) if extension else field
 
 
 def _plain(column: pa.Array) -> pa.Array:
