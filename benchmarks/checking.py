@@ -36,8 +36,9 @@ class Record:
 
 
 def records() -> dict[str, Record]:
-    """Return the record of each benchmark."""
-    return {name: Record(**record) for name, record in json.loads(RECORD.read_text("utf-8")).items()}
+    """Return the record of each benchmark; none before the first is made."""
+    recorded = json.loads(RECORD.read_text("utf-8")) if RECORD.is_file() else {}
+    return {name: Record(**record) for name, record in recorded.items()}
 
 
 def measured(name: str) -> dict[str, float]:
@@ -86,7 +87,7 @@ def record(names: list[str], machine: dict[str, object]) -> None:
     )
     if changes:
         sys.exit("a record is made at a commit: commit the changes first")
-    kept = records() if RECORD.is_file() else {}
+    kept = records()
     for name in names:
         load, figures = os.getloadavg()[0], {what: float(f"{value:.3g}") for what, value in measured(name).items()}
         if figures:
