@@ -69,7 +69,7 @@ from ldpsql.engine.identity import parts
 from ldpsql.engine.in_c import learn
 from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.measured import all_measured, measured, number_structs
-from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, struct_sql, type_of_values, values_type
+from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, struct_sql, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import (
@@ -141,7 +141,7 @@ from ldpsql.places import pattern_of
 from ldpsql.privacy.metric import Line
 from ldpsql.privic import Step, Summary, full_prior, step
 from ldpsql.quoting import fields_of, items_of, quoted, text_literal
-from ldpsql.registry.agreement import check_typed, recorded_in_type, records_in
+from ldpsql.registry.agreement import check_typed, recorded_in_type, records_in, values_type_of
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.documents import document_text
 from ldpsql.registry.fingerprint import fingerprint, record_name
@@ -404,9 +404,9 @@ __all__ = [
     "tops",
     "type_of",
     "type_of_reports",
-    "type_of_values",
     "values_of",
     "values_type",
+    "values_type_of",
     "weights",
     "with_nulls",
     "with_prior",

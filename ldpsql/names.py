@@ -29,6 +29,7 @@ ROW_VALUES = "__ldp_row_values"  # (mechanisms by column): the type of a row
 OCTETS = "__ldp_octets"  # (report): a set as bytes
 MOMENTS = "ldp._moments"  # the macro that gives a list the type of the values between two ends
 ROWS_QUERY = "__ldp_rows_query"  # (table, keep, catalog): the SQL of perturb_rows
+SOURCE_HANDLE = "__ldp_source"  # (mechanism or those of levels, type of the reports): its handle
 TABLE_PLACE = "__ldp_place"  # (table): what query_table takes; a folder becomes a pattern
 WRITTEN = "__ldp_written"  # (name, SQL, ...) of lists: a pattern, if they are lists, none of them too long
 WRITTEN_CALL = "__ldp_call"  # (macro, reports, search path, catalog, columns): SQL that draws nothing

@@ -25,7 +25,7 @@ from ldpsql.functions import (
     pattern_of,
     plain,
     read_mechanism,
-    type_of_values,
+    values_type_of,
 )
 from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, certify
 
@@ -49,18 +49,19 @@ def struct_type(texts: Column) -> pa.Array:
 
 
 @guarded
-def values_type(types: Texts, ofs: Column) -> pa.Array:
+def values_type(types: Texts, ofs: Column, records: Texts) -> pa.Array:
     """Return the type of a list of the values of each mechanism, or of the mechanisms of levels, as from_json reads it.
 
     Args:
         types: the type of the STRUCT of a mechanism, or of a MAP or a STRUCT of mechanisms, in SQL.
         ofs: the name of a column of a table; anything else stands for the values themselves.
+        records: the types of the reports or of their counts, which may record what drew them; NULL if they do not matter.
 
     """
     if types.null_count:
         raise InvalidParameter("the type of a mechanism is NULL", "call a macro of ldp, which passes typeof(m)")
-    rows = zip(plain(types).to_pylist(), plain(ofs), strict=True)
-    return pa.array([json.dumps([type_of_values(text, of)]) for text, of in rows], pa.string())
+    rows = zip(*(plain(column).to_pylist() for column in (types, ofs, records)), strict=True)
+    return pa.array([json.dumps([values_type_of(*row)]) for row in rows], pa.string())
 
 
 @guarded

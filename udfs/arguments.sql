@@ -12,13 +12,16 @@ CREATE OR REPLACE MACRO ldp._struct(m) AS ldp._typed(m, m);
 -- An empty list of the type of the values of m, or of the column of a table that is named. m may be the mechanisms of levels: a MAP
 -- or a STRUCT. typeof() evaluates nothing. The subscripts and || keep CREATE MACRO from binding what does not exist yet.
 CREATE OR REPLACE MACRO ldp._column_kind(m, of) AS
-    from_json('[]', '' || __ldp_values_type(typeof([ldp._struct(m)][1]), [of][1]));
-CREATE OR REPLACE MACRO ldp._kind(m) AS from_json('[]', '' || __ldp_values_type(typeof([ldp._struct(m)][1]), NULL));
+    from_json('[]', '' || __ldp_values_type(typeof([ldp._struct(m)][1]), [of][1], NULL));
+CREATE OR REPLACE MACRO ldp._kind(m) AS from_json('[]', '' || __ldp_values_type(typeof([ldp._struct(m)][1]), NULL, NULL));
+-- The same if m may be false, and the type of the reports or of their counts records it.
+CREATE OR REPLACE MACRO ldp._recorded_kind(m, of, record) AS
+    from_json('[]', '' || __ldp_values_type(typeof([ldp._struct(m)][1]), [of][1], record));
 -- A value in the type of another. A mechanism without a domain has values of the type "NULL", which nothing can be cast to.
 CREATE OR REPLACE MACRO ldp._of_kind
     (value, kind "NULL") AS value,
     (value, kind) AS cast_to_type(value, kind);
-CREATE OR REPLACE MACRO ldp._domain(m) AS ldp._of_kind(__ldp_values(__ldp_source(m)), ldp._kind(m));
+CREATE OR REPLACE MACRO ldp._domain(m) AS ldp._of_kind(__ldp_values(__ldp_source(m, NULL)), ldp._kind(m));
 CREATE OR REPLACE MACRO ldp._reports(m) AS (ldp._struct(m)).reports;
 
 -- The first list unless it is NULL, which selects the overload for VARCHAR; the two lists may have different types.
@@ -70,8 +73,8 @@ CREATE OR REPLACE MACRO ldp._recorded
     (report, m, kind) AS ldp._recorded_if_false(report, m);
 CREATE OR REPLACE MACRO ldp._drew_if_false
     (report, m BOOLEAN) AS true,
-    (report, m) AS __ldp_drew(typeof(report), __ldp_source(m));
+    (report, m) AS __ldp_drew(typeof(report), __ldp_source(m, NULL));
 CREATE OR REPLACE MACRO ldp._drew
-    (report, m, kind MAP(VARCHAR, VARCHAR)) AS __ldp_drew(typeof(report), __ldp_source(m)),
+    (report, m, kind MAP(VARCHAR, VARCHAR)) AS __ldp_drew(typeof(report), __ldp_source(m, NULL)),
     (report, m, kind) AS ldp._drew_if_false(report, m);
 CREATE OR REPLACE MACRO ldp._compared(counts, m) AS CASE WHEN ldp._drew(counts, m, m) THEN counts END;

@@ -282,7 +282,8 @@ def of_estimator(estimator: type[Estimator]) -> Aggregate:
     chosen = struct_text({p.name: quoted(p.name) for p in parameters})
     return Aggregate(
         estimator.name,
-        f"ldp._rows(ldp._kind(m), __ldp_estimate({{counts}}, __ldp_plan('{estimator.name}', __ldp_source(m), {chosen})))",
+        f"ldp._rows(ldp._recorded_kind(m, NULL, {{record}}), "
+        f"__ldp_estimate({{counts}}, __ldp_plan('{estimator.name}', __ldp_source(m, {{record}}), {chosen})))",
         {"m": None, **{p.name: sql_literal(p.default) for p in parameters}},
         rows=True,
     )

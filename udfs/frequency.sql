@@ -18,11 +18,11 @@ CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
 
 -- `estimator` is any estimator, with its options: 'ibu', 'ibu(stop=100)'; NULL is what fits the mechanism.
 CREATE OR REPLACE MACRO ldp._plan
-    (estimator, m) AS __ldp_plan(estimator, __ldp_source(m), NULL),
-    (estimator, m, confidence) AS __ldp_plan(estimator, __ldp_source(m), {'confidence': confidence});
+    (estimator, m) AS __ldp_plan(estimator, __ldp_source(m, NULL), NULL),
+    (estimator, m, confidence) AS __ldp_plan(estimator, __ldp_source(m, NULL), {'confidence': confidence});
 
 -- The same for estimators that may have to learn from all groups first.
-CREATE OR REPLACE MACRO ldp._learner(estimator, m) AS __ldp_learner(estimator, __ldp_source(m));
+CREATE OR REPLACE MACRO ldp._learner(estimator, m) AS __ldp_learner(estimator, __ldp_source(m, NULL));
 
 CREATE OR REPLACE MACRO ldp._estimates(counts, estimator, m) AS
     ldp._rows(ldp._kind(m), __ldp_estimate(counts, ldp._plan(estimator, m)));

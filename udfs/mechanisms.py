@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from ldpsql.functions import (
+    SOURCES,
     Column,
     Macros,
     Registry,
@@ -15,6 +16,7 @@ from ldpsql.functions import (
     changing,
     check_epsilon,
     check_listed,
+    check_typed,
     check_written,
     guarded,
     hookimpl,
@@ -22,11 +24,12 @@ from ldpsql.functions import (
     numbers,
     plain,
     read_parts,
+    recorded_in_type,
     reports_type,
     source_number,
     values_type,
 )
-from ldpsql.mechanisms import InvalidParameter, Parts, Product
+from ldpsql.mechanisms import InvalidParameter, Mechanism, Parts, Product
 
 
 @guarded
@@ -36,9 +39,28 @@ def mechanism_handle(specs: Column) -> pa.Array:
 
 
 @guarded
-def source_handle(specs: Column) -> pa.Array:
-    """Return the handle of what drew reports: a mechanism, or the mechanisms of levels."""
-    return pa.array(numbers(plain(specs), source_number), pa.int64())
+def source_handle(specs: Column, types: Texts) -> pa.Array:
+    """Return the handle of what drew reports: a mechanism, or the mechanisms of levels.
+
+    Args:
+        specs: the mechanisms; false stands for the one that the type records.
+        types: the types of the reports or of their counts in SQL; NULL if they do not matter.
+
+    Raises:
+        OtherMechanism: if the type records another mechanism.
+
+    """
+    rows = pa.StructArray.from_arrays([plain(specs), plain(types)], ["spec", "type"])
+    return pa.array(numbers(rows, lambda row: _source(row["spec"], row["type"].as_py())), pa.int64())
+
+
+def _source(spec: pa.Scalar, text: str | None) -> int:
+    if isinstance(spec, pa.BooleanScalar):
+        return SOURCES.number(recorded_in_type(text or ""))
+    number = source_number(spec)
+    if text is not None and isinstance(source := SOURCES.thing(number), Mechanism):
+        check_typed(text, source)
+    return number
 
 
 @guarded

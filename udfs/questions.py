@@ -42,8 +42,8 @@ from ldpsql.functions import (
     registry,
     sql_literal,
     struct_text,
-    type_of_values,
     values_of,
+    values_type_of,
     without_inversion,
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism, Product
@@ -91,21 +91,22 @@ def _check_order(question: Question, source: Mechanism | Mixed) -> None:
 
 
 @guarded
-def answer_type(names: Texts, types: Texts, ofs: Column) -> pa.Array:
+def answer_type(names: Texts, types: Texts, ofs: Column, records: Texts) -> pa.Array:
     """Return the type of each answer, as from_json reads it.
 
     Args:
         names: the questions.
         types: the type of what drew the reports in SQL, see `type_of_values`.
         ofs: the name of a column of a table; anything else stands for the values themselves.
+        records: the types of the reports or of their counts, which may record what drew them.
 
     """
-    rows = zip(plain(names).to_pylist(), plain(types).to_pylist(), plain(ofs), strict=True)
-    return pa.array([json.dumps(_type(registry().question(name), type_of_values(text, of))) for name, text, of in rows])
+    rows = zip(*(plain(column).to_pylist() for column in (names, types, ofs, records)), strict=True)
+    return pa.array([json.dumps(_type(registry().question(name), values_type_of(*of))) for name, *of in rows])
 
 
-def _type(question: type[Question], values: str) -> Any:
-    unit = values if question.shown is Shown.VALUE else _MEANS.get(values.partition("_")[0], "DOUBLE")
+def _type(question: type[Question], values: Any) -> Any:
+    unit = values if question.shown is Shown.VALUE else _MEANS.get(str(values).partition("_")[0], "DOUBLE")
     fields = {field: unit if field in SHOWN else "DOUBLE" for field in question.fields}
     return [fields] if question.rows else fields
 
@@ -129,11 +130,11 @@ def _aggregate(question: type[Question]) -> Aggregate:
     required = {name: None for name, default in own.items() if default is REQUIRED}
     optional = {name: sql_literal(default) for name, default in own.items() if default is not REQUIRED}
     chosen = struct_text({name: quoted(name) for name in own}) if own else "NULL"
-    asked = f"__ldp_ask('{question.name}', __ldp_source(m), estimator, confidence, {chosen})"
+    asked = f"__ldp_ask('{question.name}', __ldp_source(m, {{record}}), estimator, confidence, {chosen})"
     answer = f"__ldp_answer_{question.name}({{counts}}, {asked})"
     if question.shown is not Shown.NUMBER:
         of = "[of][1]" if "of" in own else "NULL"
-        kind = f"'' || __ldp_answer_type('{question.name}', typeof([ldp._struct(m)][1]), {of})"
+        kind = f"'' || __ldp_answer_type('{question.name}', typeof([ldp._struct(m)][1]), {of}, {{record}})"
         answer = f"cast_to_type({answer}, from_json('null', {kind}))"
     return Aggregate(
         question.name,

@@ -78,7 +78,7 @@ def _column(ranked: list[Top | None]) -> pa.Array:
 _TOP = Aggregate(
     "top",
     "ldp._ranked(ldp._domain(m), __ldp_top({counts}, __ldp_top_handle("
-    "ldp._plan(coalesce(estimator, __ldp_top_estimator(__ldp_source(m))), m, confidence), most)))",
+    "ldp._plan(coalesce(estimator, __ldp_top_estimator(__ldp_source(m, NULL))), m, confidence), most)))",
     {"m": None, "most": None, "estimator": "NULL", "keep": "true", "confidence": "NULL"},
     "the most frequent values, with intervals that hold together, and the best and the worst rank that each may have",
     rows=True,

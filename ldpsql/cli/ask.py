@@ -41,6 +41,10 @@ def ask(
     independence: Annotated[
         str | None, typer.Option(help="Whether two columns are independent of each other: education,income.")
     ] = None,
+    question: Annotated[str | None, typer.Option(help="The question of this name, also of a plugin: quantiles.")] = None,
+    argument: Annotated[
+        list[str] | None, typer.Option(help="With --question: an argument as JSON, qs=[0.25,0.75] or of=age; repeat it.")
+    ] = None,
     given: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,16 +74,25 @@ def ask(
     from ldpsql.cli.queries import ConditionalQuestion
     from ldpsql.errors import NoReports
 
-    question = ConditionalQuestion.asked(
-        {"table": table, "share": share, "mean": mean, "variance": variance, "median": median, "independence": independence},
+    asked = ConditionalQuestion.asked(
+        {
+            "question": question,
+            "table": table,
+            "share": share,
+            "mean": mean,
+            "variance": variance,
+            "median": median,
+            "independence": independence,
+        },
         given or [],
         versus,
         against is not None,
+        argument or [],
     )
     keys, columns = by or [], columns_named(named, column)
     sources = [source] if against is None else [source, against]
     with reading(sources, columns, keys, mechanism, estimator, database) as read:
-        rows = list(of_table(read[0].con.sql(question.query(read, columns[0], keys)).to_arrow_table()))
+        rows = list(of_table(read[0].con.sql(asked.query(read, columns[0], keys)).to_arrow_table()))
     if not any(value is not None for row in rows for name, value in row.items() if name not in keys):
         raise NoReports(hint="is the column empty?")
     write_rows(rows, form)

@@ -19,7 +19,9 @@ from ldpsql.engine.functions import struct_text
 from ldpsql.engine.sql_struct import domain_type
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import column_place, values_of
+from ldpsql.mechanisms.spec import sql_literal
 from ldpsql.quoting import quoted, text_literal
+from ldpsql.registry.registry import registry
 from ldpsql.sql.named import sql_call
 
 
@@ -93,10 +95,16 @@ class ConditionalQuestion:
     given: Sequence[str]
     versus: Sequence[str]
     apart: bool  # whether two groups of people are compared
+    arguments: Sequence[str] = ()  # of a question that is named
 
     @classmethod
     def asked(
-        cls, options: Mapping[str, str | list[str] | None], given: Sequence[str], versus: Sequence[str] | None, apart: bool
+        cls,
+        options: Mapping[str, str | list[str] | None],
+        given: Sequence[str],
+        versus: Sequence[str] | None,
+        apart: bool,
+        arguments: Sequence[str] = (),
     ) -> ConditionalQuestion:
         """Return the question that options ask.
 
@@ -115,7 +123,9 @@ class ConditionalQuestion:
             raise InvalidParameter("--versus compares two conditions on the same reports", "add --given, without --against")
         if given and kind == "independence":
             raise InvalidParameter("--independence has no condition", "leave out --given")
-        return cls(kind, options[kind] or "", given, versus or (), apart)
+        if arguments and kind != "question":
+            raise InvalidParameter("--argument is one of a question that is named", "add --question quantiles")
+        return cls(kind, options[kind] or "", given, versus or (), apart, arguments)
 
     def query(self, read: Sequence[Reports], column: str, keys: Sequence[str]) -> str:
         """Return the query; ``column`` is the name of the only column of a mechanism of one column.
@@ -128,7 +138,8 @@ class ConditionalQuestion:
         m, estimator = sql_call(one.mechanism, one.con), f"estimator := {text_literal(str(one.estimator))}"
         arguments = ", ".join([m, *self._arguments(Conditions(values_of(one.mechanism), column)), estimator])
         if not self.apart:
-            name = "difference" if self.versus else {"table": "margin"}.get(self.kind, self.kind)
+            names = {"table": "margin", "question": registry().question(str(self.of)).name if self.kind == "question" else ""}
+            name = "difference" if self.versus else names.get(self.kind, self.kind)
             return in_order(f"ldp.{name}({one.reports}, {arguments})", one.table, keys)
         if keys:
             raise InvalidParameter("--against compares all reports of two sources", "leave out --by")
@@ -140,8 +151,11 @@ class ConditionalQuestion:
         if self.kind in ("table", "independence"):
             given = [on.names(",".join(self.given))] if self.given else []
             return [on.names(str(self.of)), *(f"given := {names}" for names in given)]
-        of = on.sql(self.of) if self.kind == "share" else on.name(str(self.of))
         conditions = {"given": self.given, "versus": self.versus}
+        if self.kind == "question":
+            given = [f"given := {on.sql(self.given)}"] if self.given else []
+            return [*map(_argument, self.arguments), *given]
+        of = on.sql(self.of) if self.kind == "share" else on.name(str(self.of))
         return [f"of := {of}", *(f"{name} := {on.sql(each)}" for name, each in conditions.items() if each)]
 
 
@@ -181,6 +195,18 @@ class Conditions:
         if name != self.column:
             raise InvalidParameter("the reports are of one column, and the condition names another", f"{self.column}=...")
         return self.values
+
+
+def _argument(text: str) -> str:
+    """Return an argument of a question as SQL, from its name and its value as JSON; what is not JSON is text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip().isidentifier():
+        raise InvalidParameter("an argument has a name and a value", "q=0.9, qs=[0.25,0.75] or of=age")
+    try:
+        plain = json.loads(value)
+    except ValueError:
+        plain = value
+    return f"{name.strip()} := {sql_literal(plain)}"
 
 
 def _value(own: Domain, text: str) -> str:

@@ -18,6 +18,7 @@ from ldpsql.names import (
     IBU,
     RECORD_OF,
     RECORDED,
+    SOURCE_HANDLE,
     TABLE_PLACE,
     WRITTEN_CALL,
 )
@@ -65,22 +66,23 @@ class Aggregate:
         over_reports.setdefault("keep", "true")
         over_counts = {"counts": None, **self.parameters}
         over_counts.pop("keep", None)
-        counts = self.counted or f"{COUNTED_BY}(report, keep, {'m' if 'm' in self.parameters else 'false'})"
+        counts = self._counted.replace(", m)", ", false)") if self._reads else self._counted
         result = f"_of_{self.name}"
         passed = [*over_counts, *(["record"] if RECORD in self.result else [])]
         yield _macro(result, dict.fromkeys(passed), self.result.replace(COUNTS, "counts").replace(RECORD, "record"))
         own = {"counts": counts, "record": f"{RECORD_OF}(report, report)"}
-        if not self._chooses:
+        if not self._chooses and not self._reads:
             own["m"] = f"{RECORDED}(report, m, m)"
         yield _macro(self.name, over_reports | self._optional, _call(result, passed, own))
         if self.comment:
             yield f"COMMENT ON MACRO ldp.{self.name} IS {text_literal(f'aggregate: {self.comment}')};"
         if self.rows:
-            rows = f"unnest({self.result.replace(COUNTS, _LOCAL)}, recursive := true)"
+            result = self.result.replace(COUNTS, _LOCAL).replace(RECORD, f"typeof({_LOCAL})")
+            rows = f"unnest({result}, recursive := true)"
             n = f"{self.size.replace(COUNTS, _LOCAL)}::BIGINT AS n"
             counted = (
                 f"WITH {_FEW} AS MATERIALIZED (SELECT {FEW}(reports, report, keep, m) AS few) "  # noqa: S608
-                f"SELECT {counts} AS {_LOCAL}, any_value({COLUMN_NAME}(report)) AS {_NAME} "
+                f"SELECT {self._counted} AS {_LOCAL}, any_value({COLUMN_NAME}(report)) AS {_NAME} "
                 f"FROM query_table({TABLE_PLACE}(reports)) WHERE (SELECT few FROM {_FEW})"
             )
             select = f"SELECT {rows}, {n} FROM ({counted}) WHERE {AGREED}(reports, {_NAME}, m)"  # noqa: S608
@@ -99,6 +101,16 @@ class Aggregate:
         """The mechanism with its default in SQL, if it is the only parameter without one: it may then be left out."""
         alone = [parameter for parameter, default in self.parameters.items() if default is None] == ["m"]
         return {"m": "false"} if alone and not self._chooses else {}
+
+    @property
+    def _counted(self) -> str:
+        """The counts of the column of reports in SQL; those of another mechanism than ``m`` are refused."""
+        return self.counted or f"{COUNTED_BY}(report, keep, {'m' if 'm' in self.parameters else 'false'})"
+
+    @property
+    def _reads(self) -> bool:
+        """Whether the result compares the mechanism with the type of the reports itself: ``m`` is then bound less often."""
+        return f"{SOURCE_HANDLE}(m, {RECORD})" in self.result
 
     @property
     def _chooses(self) -> bool:

@@ -162,7 +162,7 @@ def _sql_type(kind: pa.DataType) -> str:
     return name
 
 
-def type_of_values(text: str, of: pa.Scalar) -> str:
+def type_of_values(text: str, of: object) -> str:
     """Return the type of the values of a mechanism, or of a column of its table, in SQL.
 
     Args:
@@ -176,6 +176,6 @@ def type_of_values(text: str, of: pa.Scalar) -> str:
     if "domain" not in fields:
         return type_of_values(next(iter(fields.values())), of)
     own = fields["domain"].removesuffix("[]")
-    if isinstance(of, pa.StringScalar) and own.startswith("STRUCT("):
-        return next((kind for name, kind in fields_of(own).items() if name.casefold() == str(of).casefold()), own)
+    if isinstance(of, str) and own.startswith("STRUCT("):
+        return next((kind for name, kind in fields_of(own).items() if name.casefold() == of.casefold()), own)
     return own

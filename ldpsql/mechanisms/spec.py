@@ -228,10 +228,14 @@ def _leaves(annotation: Any) -> list[Any]:
     return _leaves(get_args(annotation)[0]) if get_origin(annotation) is Annotated else [annotation]
 
 
-def sql_literal(value: object) -> str:
-    """Return a default as SQL text."""
+def sql_literal(value: object) -> str:  # noqa: PLR0911  # one for each type
+    """Return a default, or a value of JSON, as SQL text."""
     if value is None:
         return "NULL"
+    if isinstance(value, list):
+        return f"[{', '.join(map(sql_literal, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{text_literal(name)}: {sql_literal(one)}" for name, one in value.items()) + "}"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) or (isinstance(value, float) and isfinite(value)):

@@ -13,14 +13,14 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain, product
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
 from ldpsql.domains.columns import RECORD, is_record
-from ldpsql.engine.sql_struct import columns_of
+from ldpsql.engine.sql_struct import columns_of, domain_type, type_of_values
 from ldpsql.errors import LdpError, MechanismUnrecorded, OtherMechanism, UnmarkedReports
-from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.names import ROW
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.fingerprint import digits_of, fingerprint, short_text
@@ -210,6 +210,22 @@ def recorded_in_type(text: str) -> Mechanism:
     if not fields or "" in fields:
         return recorded(fields.get(""))
     return registry().mechanism({Mechanism.kind: ROW, "columns": {name: recorded(line) for name, line in fields.items()}})
+
+
+def values_type_of(text: str, of: object, record: str | None) -> Any:
+    """Return the type of the values behind reports, as from_json reads it.
+
+    Args:
+        text: the type of what drew them in SQL, see `type_of_values`; BOOLEAN if ``record`` says what did.
+        of: the name of a column of a table; anything else stands for the values themselves.
+        record: the type of the reports or of their counts in SQL.
+
+    """
+    if text != "BOOLEAN":
+        return type_of_values(text, of)
+    kind = json.loads(domain_type(certify(recorded_in_type(record or "")).values.listed))
+    columns = {name.casefold(): own for name, own in kind.items()} if isinstance(kind, dict) else {}
+    return columns.get(of.casefold(), kind) if isinstance(of, str) else kind
 
 
 def _digits_of(mechanism: Mechanism) -> str | None:

@@ -1,0 +1,166 @@
+"""One answer: every question over every source is the same number in SQL from reports and counts, in Python and in commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from duckdb import DuckDBPyConnection
+
+from ldpsql.functions import GroupedCounts, Mixed, estimated, registry, sql_literal
+from ldpsql.mechanisms import Domain, Mechanism
+
+ARGUMENTS: dict[str, dict[str, Any]] = {"quantile": {"q": 0.3}, "quantiles": {"qs": [0.25, 0.6]}}
+NUMBERS = "[1, 2, 3, 5, 8, 13]"
+MECHANISMS = {
+    "k-RR": f"krr(2, {NUMBERS})",
+    "hashes": f"olh(1, {NUMBERS})",
+    "sets": f"oue(1, {NUMBERS})",
+    "numbers with noise": "geometric(1, 1, 13)",
+    "bins": "square_wave(1, 1, 13, bins=24)",
+}
+QUESTIONS = [name for name, kind in registry().questions.items() if kind.__module__.startswith("ldpsql.")]
+VALUES = "[1, 2, 3, 5, 8, 13][1 + (hash(i) % 6)::INTEGER]"
+GIVEN = {"all": {}, "where a condition holds": {"given": {"low": 2, "high": 8}}}
+
+
+def flat(answer: Any) -> list[float]:
+    """Return the numbers of an answer of SQL or of Python, in order; what is unknown as NaN."""
+    if isinstance(answer, dict):
+        return [number for one in answer.values() for number in flat(one)]
+    if isinstance(answer, list | tuple):
+        return [number for one in answer for number in flat(one)]
+    return [float(np.nan if answer is None or not np.isfinite(float(answer)) else answer)]
+
+
+def in_sql(con: DuckDBPyConnection, question: str, reports: str, m: str, arguments: dict[str, Any]) -> list[float]:
+    options = "".join(f", {name} := {sql_literal(value)}" for name, value in arguments.items())
+    ((answer,),) = con.execute(f"SELECT ldp.{question}({reports}, {m}{options}) FROM r").fetchall()
+    return flat(answer)
+
+
+def python(source: Mechanism | Mixed, column: pa.Array, question: str, arguments: dict[str, Any]) -> list[float]:
+    """Return the answer of Python; SQL shows an infinite error, and its interval that holds everything, as NULL."""
+    _, estimates = next(estimated(source, GroupedCounts.of_column(column), registry().estimator("ibu")))
+    answer = estimates[0].ask(question, **arguments)
+    unknown = {"std_error": np.nan, "low": np.nan, "high": np.nan}
+    each = answer if isinstance(answer, list) else [answer]
+    return flat([one if np.isfinite(one.std_error) else one._replace(**unknown) for one in each])
+
+
+@pytest.fixture
+def drawn(con: DuckDBPyConnection, request: pytest.FixtureRequest) -> DuckDBPyConnection:
+    m = registry().mechanism(MECHANISMS[request.param])
+    con.execute(f"CREATE MACRO m() AS ldp.{str(m).replace('=', ' := ')}")
+    con.execute("CREATE MACRO levels() AS MAP {'a': m(), 'b': m()}")
+    con.execute(f"""CREATE TABLE r AS SELECT ldp.perturb(v, m()) AS x, [ldp.perturb(v, m()), ldp.perturb(v, m())] AS xs,
+        ['a', 'b'][1 + i % 2] AS level FROM (SELECT i, {VALUES} AS v FROM range(600) t(i))""")
+    return con
+
+
+@pytest.mark.parametrize("drawn", MECHANISMS, indirect=True)
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_question_has_one_answer(drawn: DuckDBPyConnection, question: str, given: str, request: Any) -> None:
+    arguments = ARGUMENTS.get(question, {}) | GIVEN[given]
+    m = registry().mechanism(MECHANISMS[request.node.callspec.params["drawn"]])
+    levels = Mixed(Domain(pa.array(["a", "b"])), (m, m))
+    sources: dict[str, tuple[Mechanism | Mixed, str]] = {
+        "x": (m, "m()"),
+        "xs": (m, "m()"),
+        "{level: level, report: x}": (levels, "levels()"),
+    }
+    for reports, (source, written) in sources.items():
+        answer = in_sql(drawn, question, reports, written, arguments)
+        assert len(answer) >= 4
+        assert in_sql(drawn, question, f"ldp.counts({reports})", written, arguments) == pytest.approx(answer, 1e-9, 1e-9, True)
+        column = drawn.sql(f"SELECT {reports} AS c FROM r").to_arrow_table().column(0).combine_chunks()
+        assert python(source, column, question, arguments) == pytest.approx(answer, 1e-9, 1e-9, True), reports
+
+
+LOOSE = '''
+"""How unequal the values are: their standard deviation, in the unit of the values."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ldpsql.questions import Domain, Functional, Measure, Question, QuestionOfColumn, VarianceOf, hookimpl
+
+
+@dataclass(frozen=True)
+class Root(Functional):
+    """The root of a variance."""
+
+    of: VarianceOf
+
+    def measure(self, estimates):
+        """Return the root for every group; the delta method gives its error."""
+        v = self.of.measure(estimates)
+        root = np.sqrt(v.estimate)
+        return Measure(root, v.std_error / (2 * root), np.sqrt(v.low), np.sqrt(v.high))
+
+
+@dataclass(frozen=True)
+class Spread(QuestionOfColumn):
+    """The standard deviation of the values."""
+
+    name = "spread"
+    summary = "the standard deviation of the values, with its error and interval"
+
+    def about(self, values: Domain) -> Functional:
+        """Return the standard deviation, of all or where the condition holds."""
+        return Root(VarianceOf(*self.where(values)))
+
+
+@hookimpl
+def ldpsql_questions() -> list[type[Question]]:
+    """Offer the spread."""
+    return [Spread]
+'''.lstrip()
+
+EVERYWHERE = """
+import json, sys
+import pyarrow.parquet as pq
+import ldpsql
+from typer.testing import CliRunner
+from tests.commands import app
+con = ldpsql.connect()
+con.execute("CREATE MACRO m() AS ldp.krr(2, [1, 2, 3, 5, 8, 13])")
+con.execute("CREATE TABLE r AS SELECT ldp.perturb([1, 2, 3, 5, 8, 13][1 + i % 6], m()) AS x FROM range(600) t(i)")
+con.execute("COPY r TO 'r.parquet'")
+answers = [list(con.execute(f"SELECT ldp.spread({x}, m()) FROM r").fetchall()[0][0].values()) for x in ("x", "ldp.counts(x)")]
+answers.append(list(ldpsql.estimate(con.table("r"), "x", "krr(2, [1, 2, 3, 5, 8, 13])").ask("spread")))
+command = ["ask", "r.parquet", "x", "--question", "spread", "-m", "krr(2, [1, 2, 3, 5, 8, 13])", "--format", "json"]
+ran = CliRunner().invoke(app, command)
+assert ran.exit_code == 0, ran.output
+answers.append([json.loads(ran.stdout)[0][name] for name in ("estimate", "std_error", "low", "high")])
+comment = con.execute("SELECT DISTINCT comment FROM duckdb_functions() WHERE function_name = 'spread'").fetchall()[0][0]
+print(json.dumps([answers, comment]))
+"""
+
+
+def test_a_question_of_a_third_party_in_a_loose_file_is_on_every_surface(tmp_path: Path) -> None:
+    assert LOOSE.count("\n") <= 40
+    (tmp_path / "spread.py").write_text(LOOSE, encoding="utf-8")
+    paths = f"{Path(__file__).parents[2]}"
+    ran = subprocess.run(
+        [sys.executable, "-c", EVERYWHERE],
+        cwd=tmp_path,
+        env={**os.environ, "LDPSQL_PLUGINS": "./spread.py", "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    (one, *others), comment = json.loads(ran.stdout.splitlines()[-1])
+    assert len(one) == 4
+    assert all(answer == pytest.approx(one, 1e-9, 1e-9) for answer in others)
+    assert comment == "aggregate: the standard deviation of the values, with its error and interval"
