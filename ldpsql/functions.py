@@ -34,7 +34,7 @@ from ldpsql.engine.arguments import (
     lists_of,
     structs_with,
 )
-from ldpsql.engine.asking import SHOWN, Asked, answers
+from ldpsql.engine.asking import SHOWN, Asked, answers, number_structs
 from ldpsql.engine.forms import (
     counted_by_form,
     drawn_by_form,
@@ -68,7 +68,6 @@ from ldpsql.engine.groups import (
 from ldpsql.engine.identity import parts
 from ldpsql.engine.in_c import learn
 from ldpsql.engine.kinds import ToColumn
-from ldpsql.engine.measured import all_measured, measured, number_structs
 from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, struct_sql, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
@@ -94,7 +93,7 @@ from ldpsql.estimates.bootstrap import (
     simulated_errors,
 )
 from ldpsql.estimates.conditions import column_of_table, columns_named, condition, named_place, values_of
-from ldpsql.estimates.contrasts import Contrast, Difference, difference
+from ldpsql.estimates.contrasts import difference, number_of
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.fitting import estimator_of_shares, estimator_of_top
@@ -149,7 +148,6 @@ from ldpsql.registry.handles import (
     ASKED,
     GRIDS,
     MARGINS,
-    MEASURES,
     MECHANISMS,
     NUMBERS,
     PAIRS,
@@ -184,7 +182,6 @@ __all__ = [
     "GRIDS",
     "GUARDS",
     "MARGINS",
-    "MEASURES",
     "MECHANISMS",
     "NUMBERS",
     "OF_PLACES",
@@ -206,9 +203,7 @@ __all__ = [
     "CertifiedMechanism",
     "Column",
     "Columns",
-    "Contrast",
     "Diagnosis",
-    "Difference",
     "Doubles",
     "Drawn",
     "Estimate",
@@ -277,7 +272,6 @@ __all__ = [
     "WrongType",
     "aggregates",
     "aligned",
-    "all_measured",
     "answers",
     "arrow_fields",
     "as_struct",
@@ -346,7 +340,6 @@ __all__ = [
     "listed",
     "listed_by",
     "lists_of",
-    "measured",
     "mechanism_at",
     "mechanism_number",
     "metric_named",
@@ -355,6 +348,7 @@ __all__ = [
     "names_withheld",
     "naming_column",
     "narrowed",
+    "number_of",
     "number_structs",
     "numbers",
     "octets",

@@ -28,8 +28,6 @@ from ldpsql.functions import (
     VarianceOf,
     aggregates,
     answers,
-    check_line,
-    check_ordered,
     check_size,
     estimator_of_shares,
     guarded,
@@ -46,8 +44,8 @@ from ldpsql.functions import (
     values_type_of,
     without_inversion,
 )
-from ldpsql.mechanisms import InvalidParameter, Mechanism, Product
-from ldpsql.questions import Question, QuestionOfColumn, Shown
+from ldpsql.mechanisms import Mechanism
+from ldpsql.questions import Question, Shown
 
 
 @guarded
@@ -67,9 +65,8 @@ def _asked(name: str, handle: int, estimator: str | None, confidence: Any, argum
 
 def _of_source(question: Question, source: Mechanism | Mixed, estimator: Estimator) -> Asked:
     values = values_of(source)
+    question.check(source)
     functional, unit = question.about(values), question.unit(values)
-    if isinstance(question, QuestionOfColumn) and not isinstance(values, Product):
-        _check_order(question, source)
     if isinstance(functional, MeanOf | VarianceOf) and functional.is_plain(values):
         unbiased = without_inversion(source, estimator)
         if unbiased is not None:
@@ -78,16 +75,6 @@ def _of_source(question: Question, source: Mechanism | Mixed, estimator: Estimat
         return Asked(source, estimator, functional, unit)
     (own, method), number = narrowed((source, estimator), functional)
     return Asked(own, method, number, unit)
-
-
-def _check_order(question: Question, source: Mechanism | Mixed) -> None:
-    """Refuse values without order, and positions if the levels have different domains: they are positions in one of them."""
-    if isinstance(source, Mechanism):
-        check_ordered(source)
-        return
-    check_line(source.values, source.layout)
-    if question.shown is Shown.VALUE and any(level.values != source.values for level in source.each):
-        raise InvalidParameter("the mechanisms of the levels have different domains", "quantiles need the same one")
 
 
 @guarded

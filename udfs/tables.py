@@ -11,7 +11,6 @@ import pyarrow as pa
 from ldpsql.functions import (
     FIELDS,
     MARGINS,
-    MEASURES,
     MECHANISMS,
     NUMBERS,
     PAIRS,
@@ -19,22 +18,17 @@ from ldpsql.functions import (
     Aggregate,
     Column,
     Columns,
-    Contrast,
     Estimates,
     Handles,
     Independence,
     Macros,
     Margin,
-    MeanOf,
     ReportSource,
     Scalar,
     Settings,
-    Share,
     aggregates,
     arrow_fields,
-    column_of_table,
     columns_named,
-    condition,
     counts_of,
     difference,
     domain_type,
@@ -43,16 +37,15 @@ from ldpsql.functions import (
     hookimpl,
     independence,
     listed,
-    measured,
-    named_place,
     narrowed,
+    number_of,
     number_structs,
     once_a_run,
     plain,
     struct_fields,
     values_of,
 )
-from ldpsql.mechanisms import InvalidParameter, Mechanism, Product
+from ldpsql.mechanisms import Mechanism, Product
 
 Source: TypeAlias = Mechanism | ReportSource
 _ROW = ", ".join(f"{name} DOUBLE" for name in FIELDS)
@@ -61,57 +54,11 @@ _TESTED = (*FIELDS, "p_value")
 
 
 @guarded
-def share_handle(plans: Handles, ofs: Column, givens: Column) -> pa.Array:
-    """Return the handle of each share of cells, where a condition holds, under a plan."""
-    rows = zip(plain(plans).to_pylist(), plain(ofs), plain(givens), strict=True)
-    shares = [narrowed(PLANS.thing(plan), _share(PLANS.thing(plan)[0], of, given)) for plan, of, given in rows]
-    return pa.array([MEASURES.number(share) for share in shares], pa.int64())
-
-
-def _share(source: Source, of: pa.Scalar, given: pa.Scalar) -> Share:
-    values = values_of(source)
-    cells = condition(values, of)
-    if cells is None:
-        raise InvalidParameter("a share needs a value or a condition", "of := {city: 'Lima'}")
-    return Share(cells, condition(values, given))
-
-
-@guarded
-def contrast_handle(plans: Handles, ofs: Column, givens: Column, others: Column) -> pa.Array:
-    """Return the handle of each difference between two conditions, under a plan.
-
-    Raises:
-        InvalidParameter: if a condition is missing.
-
-    """
-    out = []
-    for plan, of, given, other in zip(plain(plans).to_pylist(), plain(ofs), plain(givens), plain(others), strict=True):
-        if not given.is_valid or not other.is_valid:
-            raise InvalidParameter(
-                "a difference needs two conditions", "given := {city: 'Lima'}, versus := {city: 'Oslo'}; see also ldp.compare"
-            )
-        one, another = (_number(PLANS.thing(plan)[0], of, where) for where in (given, other))
-        out.append(MEASURES.number(narrowed(PLANS.thing(plan), Contrast(one, another))))
-    return pa.array(out, pa.int64())
-
-
-@guarded
 def number_handle(plans: Handles, ofs: Column, givens: Column) -> pa.Array:
     """Return the handle of each share or mean, where a condition holds, under a plan."""
     rows = zip(plain(plans).to_pylist(), plain(ofs), plain(givens), strict=True)
-    numbers = [narrowed(PLANS.thing(plan), _number(PLANS.thing(plan)[0], of, given)) for plan, of, given in rows]
+    numbers = [narrowed(PLANS.thing(plan), number_of(values_of(PLANS.thing(plan)[0]), of, given)) for plan, of, given in rows]
     return pa.array([NUMBERS.number(number) for number in numbers], pa.int64())
-
-
-def _number(source: Source, of: pa.Scalar, given: pa.Scalar) -> Share | MeanOf:
-    """Return the mean of a column of a table that is named, or of the only column for NULL; else a share."""
-    values = values_of(source)
-    named = isinstance(values, Product) and isinstance(of, pa.StringScalar)
-    if of.is_valid and not named:
-        return _share(source, of, given)
-    column = named_place(values, of)
-    column_of_table(values, column)
-    return MeanOf(column, condition(values, given))
 
 
 @guarded
@@ -152,13 +99,6 @@ def margins(histograms: Column, handles: Handles) -> pa.Array:
             cells[np.isinf(shares.std_error) & np.isnan(shares.estimate)] = np.inf
             parts.append((rows, margin.cells(estimates.values).written, cells))
     return listed(parts, len(histograms), ("value", *FIELDS))
-
-
-@guarded
-@once_a_run
-def contrasts(histograms: Column, handles: Handles) -> pa.Array:
-    """Return (estimate, std_error, low, high, p_value) of the difference of each group; NULL if it is empty."""
-    return measured(histograms, handles, MEASURES.thing, _TESTED)
 
 
 @guarded
@@ -215,18 +155,6 @@ _ESTIMATOR = {"estimator": "'ibu'"}
 _WITH_INTERVALS = {**_ESTIMATOR, "keep": "true", "confidence": "NULL"}
 _AGGREGATES = (
     Aggregate(
-        "share",
-        "__ldp_measure({counts}, __ldp_share(ldp._plan(estimator, m, confidence), of, given))",
-        {"m": None, "of": None, "given": "NULL", **_WITH_INTERVALS},
-        "the share of some values of columns, of all or where a condition on other columns holds, with its error and interval",
-    ),
-    Aggregate(
-        "difference",
-        "__ldp_contrasts({counts}, __ldp_contrast(ldp._plan(estimator, m, confidence), of, given, versus))",
-        {"m": None, "of": None, "given": None, "versus": None, **_WITH_INTERVALS},
-        "the difference of a share or a mean between two conditions, with its error, interval and p-value",
-    ),
-    Aggregate(
         "independence",
         '__ldp_independences({counts}, __ldp_pair(ldp._plan(estimator, m), "columns"))',
         {"m": None, "columns": "NULL", **_ESTIMATOR},
@@ -244,15 +172,12 @@ _AGGREGATES = (
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.crosstab``, ``ldp.margin``, ``ldp.share``, ``ldp.difference`` and ``ldp.compare``."""
+    """Offer ``ldp.crosstab``, ``ldp.margin``, ``ldp.independence`` and ``ldp.compare``."""
     return [
-        Scalar("__ldp_share", share_handle, "BIGINT"),
-        Scalar("__ldp_contrast", contrast_handle, "BIGINT"),
         Scalar("__ldp_number", number_handle, "BIGINT"),
         Scalar("__ldp_margin", margin_handle, "BIGINT"),
         Scalar("__ldp_margin_type", margin_type, "VARCHAR"),
         Scalar("__ldp_margins", margins, _ROWS),
-        Scalar("__ldp_contrasts", contrasts, f"STRUCT({_ROW}, p_value DOUBLE)"),
         Scalar("__ldp_pair", pair_handle, "BIGINT"),
         Scalar("__ldp_independences", independences, f"STRUCT({struct_fields(Independence)})"),
         Scalar("__ldp_compared", compared, f"STRUCT({_ROW}, p_value DOUBLE)"),

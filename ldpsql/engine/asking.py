@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.groups import counts_of, estimated
-from ldpsql.engine.measured import number_structs
-from ldpsql.estimates.measures import Functional
+from ldpsql.estimates.measures import FIELDS, Functional
 from ldpsql.estimates.question import Question, Shown
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource
@@ -21,6 +20,7 @@ from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import Mechanism
 
 SHOWN = ("estimate", "low", "high")  # the fields in the unit of the values
+_ERRORS = FIELDS[1:]
 _DAY = 86_400.0
 
 
@@ -118,3 +118,20 @@ def _written(column: pa.Array, shown: Shown, unit: Domain, reach: float) -> pa.A
     seconds = column.to_numpy(zero_copy_only=False) * (_DAY if kind == "date" else 1.0)
     microseconds = pa.array(np.rint(np.nan_to_num(seconds) * 1e6).astype(np.int64), mask=np.isnan(seconds))
     return microseconds.cast(pa.timestamp("us", tz="UTC" if kind == "timestamp with time zone" else None)).cast(pa.string())
+
+
+def number_structs(table: Floats, fields: tuple[str, ...], empty: NDArray[np.bool_] | None = None) -> pa.StructArray:
+    """Return numbers, shape (rows, fields), as structs: what the reports say nothing about is NULL, and so are its errors.
+
+    Args:
+        table: the numbers.
+        fields: their names, one of which is ``std_error``.
+        empty: the rows without reports, which are NULL.
+
+    """
+    unknown = ~np.isfinite(table[:, fields.index("std_error")])
+    columns = [
+        pa.array(column, mask=~np.isfinite(column) | unknown & (name in _ERRORS))
+        for name, column in zip(fields, table.T.copy(), strict=True)
+    ]
+    return pa.StructArray.from_arrays(columns, fields, mask=None if empty is None else pa.array(empty))

@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.domains.columns import finite_or_null
-from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.conditions import TableCells, columns_named, named_place, python_condition
-from ldpsql.estimates.contrasts import Contrast, difference
+from ldpsql.estimates.conditions import columns_named, python_scalar
+from ldpsql.estimates.contrasts import difference, number_of
 from ldpsql.estimates.independence import Columns, Independence, independence
 from ldpsql.estimates.measures import TableFunctional
 from ldpsql.estimates.narrowing import Q, asked
 from ldpsql.estimates.question import Shown, question_named
 from ldpsql.estimates.scale import scale_of
 from ldpsql.estimates.tables import Margin, MeanOf, Share
+from ldpsql.mechanisms.base import CertifiedMechanism
 
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
@@ -60,7 +60,7 @@ class Answers:
             InvalidParameter: if a condition names a column or a value that the estimate does not have.
 
         """
-        return self._answer(self._share(of, given))
+        return Answer(*self.ask("share", of=of, given=given))
 
     def mean(self, of: str | None = None, given: Any = None) -> Answer:
         """Return the mean of a column: of dates in days, of times in seconds since 1970.
@@ -103,6 +103,8 @@ class Answers:
 
         """
         asked = question_named(question).asked(**arguments)
+        source: Any = self.of.source
+        asked.check(source.mechanism if isinstance(source, CertifiedMechanism) else source)
         functional, unit = asked.about(self.of.values), asked.unit(self.of.values)
         estimates = self.of.only(self.group)
         if isinstance(functional, TableFunctional):
@@ -145,7 +147,7 @@ class Answers:
             versus: the second condition.
 
         """
-        return TestedAnswer(*self._measure(Contrast(self._number(of, given), self._number(of, versus)), "p_value"))
+        return TestedAnswer(*self.ask("difference", of=of, given=given, versus=versus))
 
     def independence(self, columns: Sequence[str]) -> Independence:
         """Return a test of whether two columns are independent of each other, and their mutual information in bits.
@@ -172,30 +174,8 @@ class Answers:
         return TestedAnswer(*(float(getattr(measured, name)[0]) for name in TestedAnswer._fields))
 
     def _number(self, of: Any, given: Any) -> Share | MeanOf:
-        named = isinstance(of, str) and isinstance(self.of.values, Product)
-        return self._mean(of, given) if named or of is None else self._share(of, given)
-
-    def _share(self, of: Any, given: Any) -> Share:
-        cells = python_condition(self.of.values, of)
-        if cells is None:
-            raise InvalidParameter("a share needs a value or a condition", "such as {'city': 'Lima'}")
-        return Share(cells, python_condition(self.of.values, given))
-
-    def _mean(self, of: str | None, given: Any) -> MeanOf:
-        return MeanOf(*self._place(of, given))
-
-    def _place(self, of: str | None, given: Any) -> tuple[int | None, TableCells | None]:
-        """Return the place of a column, and the condition."""
-        return named_place(self.of.values, of), python_condition(self.of.values, given)
+        return number_of(self.of.values, python_scalar(of), python_scalar(given))
 
     def _asked(self, question: Q) -> tuple[Estimates, Q]:
         """Return the estimates of the columns that a question is about, and the question about these."""
         return asked(self.of.only(self.group), question)
-
-    def _answer(self, functional: TableFunctional) -> Answer:
-        return Answer(*self._measure(functional))
-
-    def _measure(self, functional: TableFunctional, *more: str) -> list[float]:
-        estimates, own = self._asked(functional)
-        measured = own.measure(estimates)
-        return [float(getattr(measured, name)[0]) for name in (*Answer._fields, *more)]

@@ -7,7 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
+import pyarrow as pa
 
+from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
+from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.conditions import column_of_table, condition, named_place
 from ldpsql.estimates.linear import covariances
 from ldpsql.estimates.measures import Measure, TableFunctional, cut_to
 from ldpsql.estimates.ratios import Two, differences_within, statistic
@@ -45,6 +50,29 @@ class Contrast(TableFunctional):
     def measure(self, estimates: Estimates) -> Difference:
         """Return the difference of every group; see `difference`."""
         return difference(estimates, self.one, estimates, self.other)
+
+
+def share_of(values: Domain, of: pa.Scalar, given: pa.Scalar) -> Share:
+    """Return the share of the values that a condition names, where another one holds.
+
+    Raises:
+        InvalidParameter: if no value is named.
+
+    """
+    cells = condition(values, of)
+    if cells is None:
+        raise InvalidParameter("a share needs a value or a condition", "of := {city: 'Lima'}")
+    return Share(cells, condition(values, given))
+
+
+def number_of(values: Domain, of: pa.Scalar, given: pa.Scalar) -> Share | MeanOf:
+    """Return the mean of a column of a table that is named, or of the only column for NULL; else a share."""
+    named = isinstance(values, Product) and isinstance(of, pa.StringScalar)
+    if of.is_valid and not named:
+        return share_of(values, of, given)
+    column = named_place(values, of)
+    column_of_table(values, column)
+    return MeanOf(column, condition(values, given))
 
 
 def difference(first: Estimates, one: Share | MeanOf, second: Estimates, other: Share | MeanOf) -> Difference:

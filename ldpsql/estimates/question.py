@@ -13,17 +13,27 @@ import pyarrow as pa
 
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
-from ldpsql.errors import InternalError
-from ldpsql.estimates.conditions import TableCells, condition, named_place, python_scalar
+from ldpsql.errors import InternalError, InvalidParameter
+from ldpsql.estimates.conditions import TableCells, condition, named_place, python_scalar, values_of
 from ldpsql.estimates.measures import FIELDS, Functional
+from ldpsql.estimates.scale import check_ordered
+from ldpsql.inference.counting import ReportSource
+from ldpsql.inference.mixed import Mixed
 from ldpsql.inference.operators import Floats
+from ldpsql.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
 
 Argument: TypeAlias = pa.Scalar
+Source: TypeAlias = Mechanism | ReportSource  # what drew reports
 NULL: Argument = pa.scalar(None)
 REQUIRED = MISSING  # the default of an argument that has none
+
+
+def is_table(source: Source) -> bool:
+    """Return whether the values behind reports are the cells of a table of several columns."""
+    return isinstance(values_of(source), Product)
 
 
 class Shown(Enum):
@@ -70,9 +80,11 @@ class Question(ABC):
         """
 
     def unit(self, values: Domain) -> Domain:
-        """Return the values whose unit the answer has: those of a column, if ``of`` names one."""
-        place = named_place(values, getattr(self, "of", NULL))
-        return values.parts[place] if isinstance(values, Product) and place is not None else values
+        """Return the values whose unit the answer has."""
+        return values
+
+    def check(self, source: Source) -> None:  # noqa: B027  # most questions can be asked of all sources
+        """Refuse reports of which this cannot be asked."""
 
     @classmethod
     def measured(cls, functional: Functional, estimates: Estimates) -> tuple[Floats, float]:
@@ -102,6 +114,20 @@ class QuestionOfColumn(Question):
 
     of: Argument = NULL
     given: Argument = NULL
+
+    def check(self, source: Source) -> None:
+        """Refuse values without order, and positions if levels have different domains: they are positions in one of them."""
+        if is_table(source):
+            return
+        check_ordered(source)
+        apart = isinstance(source, Mixed) and any(level.values != source.values for level in source.each)
+        if apart and self.shown is Shown.VALUE:
+            raise InvalidParameter("the mechanisms of the levels have different domains", "quantiles need the same one")
+
+    def unit(self, values: Domain) -> Domain:
+        """Return the values of the column."""
+        place = named_place(values, self.of)
+        return values.parts[place] if isinstance(values, Product) and place is not None else values
 
     def where(self, values: Domain) -> tuple[int | None, TableCells | None]:
         """Return the place of the column, and the cells in which the condition holds; None if it holds in all."""

@@ -22,6 +22,7 @@ from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.linear import linear
 from ldpsql.estimates.measures import FIELDS, Functional, Measure, cut_to, normalised
 from ldpsql.estimates.scale import scale_of
+from ldpsql.inference.counting import ReportSource
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
 from ldpsql.mechanisms.region import Region
@@ -81,19 +82,15 @@ class RectangleShares(Functional):
             )
 
     @classmethod
-    def between(
-        cls, mechanism: Mechanism, southwest: Sequence[pa.Scalar], northeast: Sequence[pa.Scalar], grid: pa.Scalar
-    ) -> RectangleShares:
+    def between(cls, southwest: Sequence[pa.Scalar], northeast: Sequence[pa.Scalar], grid: pa.Scalar) -> RectangleShares:
         """Return the shares of the rectangles between pairs of corners, points of a grid as SQL passes them.
 
         Raises:
             InvalidSpec: if there is no grid.
-            InvalidDomain: if the values of the mechanism are not its cells.
             InvalidParameter: if a corner is not a point, two are not the corners of a rectangle, or it lies outside the grid.
 
         """
         region = Region.read(grid.as_py())
-        check_cells(mechanism, region)
         corners = zip(map(_point, southwest), map(_point, northeast), strict=True)
         return cls(region, tuple(Rectangle.of((*low, *high)) for low, high in corners))
 
@@ -147,6 +144,15 @@ def _point(corner: pa.Scalar) -> tuple[Any, Any]:
             "the corners of a rectangle must be points", "{'lon': -122.45, 'lat': 37.72}, or NULL for no bound"
         )
     return point["lon"], point["lat"]
+
+
+def check_grid(source: Mechanism | ReportSource, grid: pa.Scalar) -> None:
+    """Check that the values behind reports are the cells of a grid, as SQL passes it; see `check_cells`."""
+    if not isinstance(source, Mechanism):
+        raise InvalidParameter(
+            "rectangles are asked of the reports of one mechanism", "estimate the reports of each by themselves"
+        )
+    check_cells(source, Region.read(grid.as_py()))
 
 
 def check_cells(mechanism: Mechanism, region: Region) -> None:

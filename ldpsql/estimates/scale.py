@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.ranges import Bins, Bounds, Numbers, Steps
 from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidDomain, WrongType
+from ldpsql.inference.counting import ReportSource
 from ldpsql.inference.operators import Floats, Ranges
 from ldpsql.mechanisms.base import Mechanism, certify_values
 
@@ -92,10 +93,10 @@ def within(scale: Floats, low: float | None, high: float | None) -> NDArray[np.b
     return (scale >= (-np.inf if low is None else low)) & (scale <= (np.inf if high is None else high))
 
 
-def check_ordered(mechanism: Mechanism) -> None:
-    """Refuse a mechanism whose values have no order; see `check_line`."""
-    certified = certify_values(mechanism)
-    check_line(certified.values, certified.layout)
+def check_ordered(source: Mechanism | ReportSource) -> None:
+    """Refuse reports of values that have no order; see `check_line`."""
+    of: Any = certify_values(source) if isinstance(source, Mechanism) else source
+    check_line(of.values, getattr(of, "layout", ()))
 
 
 def check_line(values: Domain, layout: tuple[int, ...]) -> None:

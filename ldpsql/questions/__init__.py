@@ -8,9 +8,12 @@ from __future__ import annotations
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import TableCells, condition, named_place
+from ldpsql.estimates.contrasts import Contrast, number_of, share_of
 from ldpsql.estimates.measures import FIELDS, Functional, Measure
-from ldpsql.estimates.question import NULL, Argument, Question, QuestionOfColumn, Shown
-from ldpsql.estimates.spans import Quantile, Quantiles
+from ldpsql.estimates.question import NULL, Argument, Question, QuestionOfColumn, Shown, Source, is_table
+from ldpsql.estimates.rectangles import RectangleShares, check_grid
+from ldpsql.estimates.scale import bound_of, check_ordered
+from ldpsql.estimates.spans import Quantile, Quantiles, RangeShare, RangeShares
 from ldpsql.estimates.tables import MeanOf, QuantileOf, QuantilesOf, Share, VarianceOf
 from ldpsql.hooks import API_VERSION, hookimpl
 
@@ -19,6 +22,7 @@ __all__ = [
     "FIELDS",
     "NULL",
     "Argument",
+    "Contrast",
     "Domain",
     "Functional",
     "InvalidParameter",
@@ -30,11 +34,21 @@ __all__ = [
     "QuantilesOf",
     "Question",
     "QuestionOfColumn",
+    "RangeShare",
+    "RangeShares",
+    "RectangleShares",
     "Share",
     "Shown",
+    "Source",
     "TableCells",
     "VarianceOf",
+    "bound_of",
+    "check_grid",
+    "check_ordered",
     "condition",
     "hookimpl",
+    "is_table",
     "named_place",
+    "number_of",
+    "share_of",
 ]

@@ -23,7 +23,6 @@ from ldpsql.engine.functions import names_withheld
 from ldpsql.engine.groups import check_single
 from ldpsql.errors import InvalidParameter, InvalidSpec
 from ldpsql.estimates.bootstrap import Simulation
-from ldpsql.estimates.functionals import Functional
 from ldpsql.estimates.independence import Columns
 from ldpsql.estimates.tables import Margin, MeanOf, Share
 from ldpsql.estimators.base import Estimator
@@ -79,7 +78,6 @@ Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated | SomeColumns, Estimator]  
 MECHANISMS: Handles[Mechanism] = Handles()
 SOURCES: Handles[Mechanism | Mixed] = Handles()
 ASKED: Handles[Asked] = Handles()
-MEASURES: Handles[tuple[Plan, Functional]] = Handles()
 MARGINS: Handles[tuple[Plan, Margin]] = Handles()
 PAIRS: Handles[tuple[Plan, Columns]] = Handles()
 NUMBERS: Handles[tuple[Plan, Share | MeanOf]] = Handles()

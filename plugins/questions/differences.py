@@ -1,0 +1,33 @@
+"""The difference of a share or a mean between two conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ldpsql.questions import FIELDS, Argument, Contrast, Domain, InvalidParameter, Question, hookimpl, number_of
+
+
+@dataclass(frozen=True)
+class Difference(Question):
+    """A share or a mean where one condition holds, less the same where another one does, of the same reports."""
+
+    name = "difference"
+    summary = "the difference of a share or a mean between two conditions, with its error, interval and p-value"
+    fields = (*FIELDS, "p_value")
+    of: Argument
+    given: Argument
+    versus: Argument
+
+    def about(self, values: Domain) -> Contrast:
+        """Return the difference."""
+        if not self.given.is_valid or not self.versus.is_valid:
+            raise InvalidParameter(
+                "a difference needs two conditions", "given := {city: 'Lima'}, versus := {city: 'Oslo'}; see also ldp.compare"
+            )
+        return Contrast(*(number_of(values, self.of, where) for where in (self.given, self.versus)))
+
+
+@hookimpl
+def ldpsql_questions() -> list[type[Question]]:
+    """Offer the difference."""
+    return [Difference]
