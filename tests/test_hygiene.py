@@ -381,6 +381,15 @@ def test_what_was_typed_is_repeated(sql: str, message: str, con: DuckDBPyConnect
     assert message in (without_values(caught.value, sql) or "")
 
 
+def test_a_name_that_was_not_typed_is_left_out_also_if_it_is_a_word_of_duckdb_and_so_is_what_resembles_it() -> None:
+    quoted = without_values(duckdb.CatalogException('Table with name "column" does not exist!'), "FROM people")
+    assert quoted is not None
+    assert "column" not in quoted
+    error = duckdb.CatalogException(f'Table with name {CANARY} does not exist!\nDid you mean "{CANARY}s"?')
+    assert CANARY not in (without_values(error, "FROM people") or "")
+    assert CANARY in (without_values(error, f"FROM {CANARY}") or "")
+
+
 CLI = [
     ["perturb", "raw.parquet", "reports.parquet", "-c", "city", "-m", "krr(1, ['a', 'b'])"],
     ["perturb", "raw.csv", "reports.csv", "-c", "n", "-m", "laplace(1, 0, 5)"],
