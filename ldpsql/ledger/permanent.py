@@ -440,7 +440,8 @@ class Reported:
         """Return those that were not charged; the fingerprints of those that were are in ascending order."""
         _, new = placed(charged, self.fingerprints)
         people = self.people if new.all() else self.people.filter(pa.array(new))
-        return _Unpaid(_digest(self.certified), self.fingerprints[new], pseudonyms_of(people, salt))
+        channel = blake2b(json.dumps(channel_of(self.certified)).encode(), digest_size=8).hexdigest()
+        return _Unpaid(channel, self.fingerprints[new], pseudonyms_of(people, salt))
 
 
 @dataclass(frozen=True)
@@ -454,11 +455,6 @@ class _Unpaid:
     def among(self, chosen: NDArray[np.bool_]) -> _Unpaid:
         """Return some of them."""
         return _Unpaid(self.channel, self.fingerprints[chosen], self.pseudonyms[chosen])
-
-    def by_person(self) -> People:
-        """Return who has how many of them."""
-        pseudonyms, _, reports = distinct(self.pseudonyms)
-        return People(pseudonyms, reports)
 
 
 @withheld
@@ -507,11 +503,6 @@ def charge_columns_once(
     return [Release(token, *name, "charged") for token in tokens]
 
 
-def _digest(certified: CertifiedMechanism) -> str:
-    """Return a digest of the channel of permanent reports."""
-    return blake2b(json.dumps(channel_of(certified)).encode(), digest_size=8).hexdigest()
-
-
 def _warn_if_changed(db: sqlite3.Connection, token: str, column: str, dataset: str, drawn: str) -> None:
     """Warn if the reports of a column were last charged for another channel; releases before version 0.2 do not say which."""
     latest = """SELECT r.identity FROM release r JOIN charge c ON c.release = r.id
@@ -544,7 +535,8 @@ def _charge(
     before = load(db, kept, unpaid.fingerprints, DIGEST)
     at, unknown = placed(before, unpaid.fingerprints)
     new, now = unpaid.among(unknown), now_of(db)
-    people = new.by_person()
+    pseudonyms, _, reports = distinct(new.pseudonyms)
+    people = People(pseudonyms, reports)
     identity = f"{PERMANENT} {new.channel} {release_digest(policy, people, name, {})}"
     token = write_release(db, now, identity, name, people, source=source)
     account_key = AccountKey(policy.privacy_unit, "", cost.group, cost.cost.currency)

@@ -493,7 +493,8 @@ def perturb(
     projection = Projection.of(chosen.mechanisms, chosen.keep, file.permanent() if file else None)
     chosen.check(projection, charge)
     selected = frame.select(*projection.read(frame.columns))
-    sorting = None if order == "keep" else _unlike(selected.columns)
+    # The name of a column that is not among these, even if Spark ignores case.
+    sorting = None if order == "keep" else max((name.lower() for name in selected.columns), key=len) + "_key"
     drawn, destination = _drawn(selected, projection, sorting, file), Destination(session, into)
     destination.check(frame, replace=replace)
     mode = "overwrite" if replace else "errorifexists"
@@ -505,11 +506,6 @@ def perturb(
                 drawn.write.parquet(folder)
                 session.read.parquet(folder).orderBy(sorting).drop(sorting).write.mode(mode).parquet(into)
     return session.read.parquet(into)
-
-
-def _unlike(names: Iterable[str]) -> str:
-    """Return the name of a column that is not among these, even if Spark ignores case."""
-    return max((name.lower() for name in names), key=len) + "_key"
 
 
 def _drawn(selected: DataFrame, projection: Projection, key: str | None = None, file: KeyFile | None = None) -> DataFrame:
