@@ -298,3 +298,9 @@ def test_a_function_of_the_macros_refuses_other_options_in_one_sentence(con: Duc
     handle = "system.main.__ldp_mechanism(ldp.krr(1, ['a', 'b']))"
     with pytest.raises(duckdb.Error, match=r"\[LDP103\] .*\. Hint: "):
         con.execute(f"SELECT system.main.{call.format(m=handle)}").fetchall()
+
+
+def test_a_question_that_a_column_names_is_not_shown(con: DuckDBPyConnection) -> None:
+    with pytest.raises(duckdb.Error, match=r"\[LDP201\]") as refused:
+        con.execute(f"SELECT system.main.__ldp_answer_type(x, x, x, x) FROM (SELECT '{CANARY}' AS x)").fetchall()
+    assert CANARY not in str(refused.value).partition("LINE 1")[0]

@@ -32,6 +32,7 @@ from ldpsql.functions import (
     estimator_of_shares,
     guarded,
     hookimpl,
+    names_withheld,
     narrowed,
     once_a_run,
     plain,
@@ -60,7 +61,9 @@ def _asked(name: str, handle: int, estimator: str | None, confidence: Any, argum
     method = read_estimator(estimator or estimator_of_shares(source), **options)
     check_size(source, method)
     given = {} if not arguments.is_valid else {field: arguments[field] for field in arguments.type.names}
-    return _of_source(registry().question(name).asked(**given), source, method)
+    with names_withheld():
+        question = registry().question(name)
+    return _of_source(question.asked(**given), source, method)
 
 
 def _of_source(question: Question, source: Mechanism | Mixed, estimator: Estimator) -> Asked:
@@ -89,7 +92,8 @@ def answer_type(names: Texts, types: Texts, ofs: Column, records: Texts) -> pa.A
 
     """
     rows = zip(*(plain(column).to_pylist() for column in (names, types, ofs, records)), strict=True)
-    return pa.array([json.dumps(_type(registry().question(name), values_type_of(*of))) for name, *of in rows])
+    with names_withheld():  # a name may come from a column
+        return pa.array([json.dumps(_type(registry().question(name), values_type_of(*of))) for name, *of in rows])
 
 
 def _type(question: type[Question], values: Any) -> Any:
