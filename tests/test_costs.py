@@ -71,7 +71,7 @@ from tests.stress.fuzz import NoPandas
 sys.meta_path.insert(0, NoPandas()); sys.modules.pop("pandas", None)
 import duckdb, ldpsql
 con = ldpsql.connect()
-for call in ("measure_all(x, x)", "merge([x], [1])", "perturb(x, 0)", "cell(x, x, 0, x)"):
+for call in ("answer_mean(x, x)", "merge([x], [1])", "perturb(x, 0)", "cell(x, x, 0, x)"):
     try:
         con.execute(f"SELECT system.main.__ldp_{call} FROM (VALUES (INTERVAL 1 DAY), (NULL)) AS t(x)").fetchall()
     except duckdb.Error as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from threading import Thread
 
@@ -181,12 +183,20 @@ def test_what_cannot_be_declared_is_refused(con: DuckDBPyConnection, sql: str, s
     assert one(con, "SELECT count(*) FROM ldp.declarations()") == 0
 
 
-def test_a_mechanism_of_another_process_is_refused(con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    con.execute(DECLARE)
-    con.execute("CREATE TABLE stored AS SELECT ldp.declared('item') AS m")
-    monkeypatch.setattr(pinned, "_PINNED", {})
-    with pytest.raises(duckdb.Error, match=r"LDP104.*another process.*declare it again"):
-        con.execute("SELECT ldp.perturb('item 1', (SELECT m FROM stored))")
+def test_a_mechanism_of_another_process_is_refused(tmp_path: Path) -> None:
+    script = f"""
+import ldpsql
+con = ldpsql.connect({str(tmp_path / "db")!r})
+con.execute("CREATE TABLE items AS SELECT 'declared there ' || i AS item FROM range({SIZE}) t(i)")
+con.execute("{DECLARE}")
+con.execute("CREATE TABLE stored AS SELECT ldp.declared('item') AS m")
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=600)
+    with (
+        ldpsql.connect(str(tmp_path / "db")) as con,
+        pytest.raises(duckdb.Error, match=r"LDP104.*another process.*declare it again"),
+    ):
+        con.execute("SELECT ldp.perturb('declared there 1', (SELECT m FROM stored))")
 
 
 def test_a_list_replaces_a_long_domain(con: DuckDBPyConnection) -> None:

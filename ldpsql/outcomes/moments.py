@@ -107,7 +107,7 @@ class Moments:
             flat = RawRows.of_lists(reports, lists, rows)
             return cls.of_rows(flat.reports, flat.raw, flat.weights, flat.group, rows)
         if not set(_names(lists)) >= set(SUMS):
-            raise BadCounts("these are no sums of weights and outcomes", "use ldp.sums(report, y) under GROUP BY report")
+            raise BadCounts("these are not sums of weights and outcomes", "use ldp.sums(report, y) under GROUP BY report")
         own, cells, group = _flattened(reports, lists, rows)
         number = {name: pc.struct_field(cells, name) for name in SUMS}
         if pc.sum(number["refused"]).as_py():
