@@ -15,12 +15,12 @@ import pytest
 
 import ldpsql
 from ldpsql.errors import InvalidParameter, WrongType
-from ldpsql.estimates.asked import Question
+from ldpsql.estimates.asked import PlanQuestion
 from ldpsql.estimates.example import example_of, quartile_errors, rebinned
 from ldpsql.estimators import Floats
 from tests.commands import run
 
-ON_A_LINE = [question.value for question in Question if question != Question.RECTANGLES]
+ON_A_LINE = [question.value for question in PlanQuestion if question != PlanQuestion.RECTANGLES]
 COMPARED = ("hierarchy", "square_wave")
 
 

@@ -22,7 +22,7 @@ from ldpsql.cli import plan as command
 from ldpsql.cli.options import Format
 from ldpsql.errors import InternalError, InvalidEpsilon, InvalidParameter
 from ldpsql.estimates import planning
-from ldpsql.estimates.asked import Asked, Question, on_a_line
+from ldpsql.estimates.asked import Asked, PlanQuestion, on_a_line
 from ldpsql.estimates.planning import compare, expected_error, mean_error, over_declared_values
 from ldpsql.estimates.questions import Candidate, Estimators, answers_to
 from ldpsql.functions import Mean, registry
@@ -142,7 +142,7 @@ def test_an_error_of_a_share_above_one_is_not_shown() -> None:
 
 
 SMOOTHING, EMS_ONCE = (Estimators(registry().estimator("ibu"), registry().estimator(text)) for text in ("ems", "ems(stop=1)"))
-ON_A_LINE = [question for question in Question if question != Question.RECTANGLES]
+ON_A_LINE = [question for question in PlanQuestion if question != PlanQuestion.RECTANGLES]
 
 
 def plan(question: str, steps: int = 60, epsilons: tuple[str, ...] = ("1",), reports: int = 20_000) -> list[Candidate]:
@@ -163,8 +163,8 @@ def test_the_mechanism_with_the_smallest_error_is_recommended_at_each_epsilon(qu
 
 def test_means_are_recommended_from_mechanisms_for_numbers_and_ranges_from_others() -> None:
     best = {question: next(answer for answer in plan(question) if answer.recommended).mechanism for question in ON_A_LINE}
-    assert best[Question.MEAN] in ("square_wave", "piecewise", "hybrid", "stochastic_rounding")
-    assert best[Question.RANGES] not in ("square_wave", "piecewise", "hybrid", "stochastic_rounding", "laplace", "krr")
+    assert best[PlanQuestion.MEAN] in ("square_wave", "piecewise", "hybrid", "stochastic_rounding")
+    assert best[PlanQuestion.RANGES] not in ("square_wave", "piecewise", "hybrid", "stochastic_rounding", "laplace", "krr")
 
 
 def test_the_error_of_a_mean_in_a_plan_is_that_of_the_mean() -> None:
@@ -183,7 +183,7 @@ def test_the_error_of_ranges_under_a_mechanism_that_lists_values_is_that_of_its_
     chance = (hit + (steps - 1) * miss) / steps
     both = ((steps - 2) * miss**2 + 2 * hit * miss) / steps - chance**2
     covariance = (np.full((steps, steps), both) + np.eye(steps) * (chance * (1 - chance) - both)) / (hit - miss) ** 2 / n
-    c = on_a_line(Question.RANGES, np.linspace(0, 1, steps))
+    c = on_a_line(PlanQuestion.RANGES, np.linspace(0, 1, steps))
     c = c - c.mean(axis=0)  # all shares sum to one
     exact = np.sqrt(np.einsum("xm,xy,ym->m", c, covariance, c).mean())
     (answer,) = [a for a in plan("ranges", steps, reports=n) if a.mechanism == "oue"]
@@ -192,8 +192,8 @@ def test_the_error_of_ranges_under_a_mechanism_that_lists_values_is_that_of_its_
 
 @pytest.mark.slow
 def test_errors_fall_with_reports_and_epsilon_and_grow_with_the_range() -> None:
-    for question in Question:  # the errors of `ems`, which are mostly the bias of smoothing, are left out
-        asked = [Asked(question, n, 60, 6 if question == Question.RECTANGLES else None) for n in (5_000, 80_000)]
+    for question in PlanQuestion:  # the errors of `ems`, which are mostly the bias of smoothing, are left out
+        asked = [Asked(question, n, 60, 6 if question == PlanQuestion.RECTANGLES else None) for n in (5_000, 80_000)]
         plans = (answers_to(each, ("1",), registry().mechanisms, EMS_ONCE) for each in asked)
         few, many = ({a.mechanism: a.error for a in answers if a.estimator != "ems"} for answers in plans)
         assert all(many[name] == pytest.approx(error / 4, rel=0.02) for name, error in few.items())

@@ -33,7 +33,7 @@ from ldpsql.engine.functions import arrow_fields, struct_text
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
-from ldpsql.estimates.asked import Asked, Question
+from ldpsql.estimates.asked import Asked, PlanQuestion
 from ldpsql.estimates.bootstrap import RUNS, Metric, MetricName, SimulatedError, Simulation, simulated_errors
 from ldpsql.estimates.conditions import column_place, values_of
 from ldpsql.estimates.estimate import Estimate, estimate_likelihood
@@ -342,7 +342,7 @@ def recommend(
     asked = Asked(question, reports, steps, width, None if example is None else example.shares)
     estimators = Estimators(registry().estimator(IBU), registry().estimator(EMS))
     answers = answers_to(asked, epsilons, {name: registered[name] for name in mechanisms or registered}, estimators)
-    if example is not None and question != Question.RANGES:
+    if example is not None and question != PlanQuestion.RANGES:
         answers = [replace(answer, error=answer.error * example.step) for answer in answers]
     return pl.DataFrame([asdict(answer) for answer in answers], schema=pl.Schema(pa.schema(arrow_fields(Candidate))))
 

@@ -17,7 +17,7 @@ _GRID = "for 16 rows of 24 cells: 384 values, width 24"
 _SIDES = np.array([0.856675, 0.733892, 0.628707, 0.538597])  # whose multiples, modulo 1, spread evenly in four dimensions
 
 
-class Question(StrEnum):
+class PlanQuestion(StrEnum):
     """What is asked about numbers, or about the cells of a grid."""
 
     MEAN = "mean"
@@ -28,7 +28,7 @@ class Question(StrEnum):
 
 
 class Asked(NamedTuple):
-    """A question, one of `Question`, that so many reports are to answer about so many numbers in order.
+    """A question, one of `PlanQuestion`, that so many reports are to answer about so many numbers in order.
 
     For rectangles it is about so many cells of a grid, ``width`` cells to a row. ``shares`` are those of the values of an
     example, shape (steps,); see `ldpsql.estimates.example`.
@@ -47,12 +47,12 @@ class Asked(NamedTuple):
             InvalidParameter: if the question is another, or there are too few or too many numbers, cells or reports.
 
         """
-        if self.question not in list(Question):
-            questions = ", ".join(Question)
+        if self.question not in list(PlanQuestion):
+            questions = ", ".join(PlanQuestion)
             raise InvalidParameter(f"a plan answers one of these questions: {questions}", "the median is one of the quantiles")
         if not 2 <= self.steps <= MOST_STEPS or self.reports < 1:
             raise InvalidParameter(f"a plan needs a report and from 2 to {MOST_STEPS:,} values", "for example 100000 and 101")
-        if (self.question == Question.RECTANGLES) != (self.width is not None):
+        if (self.question == PlanQuestion.RECTANGLES) != (self.width is not None):
             raise InvalidParameter("a plan for rectangles, and no other, needs the width of the grid", _GRID)
         if self.width is not None and self.shares is not None:
             raise InvalidParameter("an example is a column of numbers, and rectangles have two", "leave out the example")
@@ -79,7 +79,7 @@ class Asked(NamedTuple):
 
         """
         if self.width is None:
-            return on_a_line(Question(self.question), places(inputs or min(self.steps, FEW)))
+            return on_a_line(PlanQuestion(self.question), places(inputs or min(self.steps, FEW)))
         most = self.steps if inputs else round(FEW**0.5)
         rows, columns = (places(min(size, most)) for size in self.shape)
         return _on_a_grid(rows, columns)
@@ -99,16 +99,16 @@ def models(u: Floats) -> tuple[Floats, Floats]:
     return smooth, spiked
 
 
-def on_a_line(question: Question, u: Floats) -> Floats:
+def on_a_line(question: PlanQuestion, u: Floats) -> Floats:
     """Return the functionals that a question is about, shape (places, functionals)."""
-    if question is Question.MEAN:
+    if question is PlanQuestion.MEAN:
         return u[:, None]
-    if question is Question.RANGES:
+    if question is PlanQuestion.RANGES:
         few = _RANGES if len(u) <= FEW else _RANGES // 10
         one, other = (np.arange(1, few + 1) * step % 1.0 for step in (0.618034, 0.754878))  # spread evenly
         low, high = np.minimum(one, other), np.maximum(one, other)
         return ((u[:, None] >= low) & (u[:, None] <= high)).astype(np.float64)
-    ends = np.linspace(0.0, 1.0, 18)[1:-1] if question is Question.DISTRIBUTION else _quartiles()[0]
+    ends = np.linspace(0.0, 1.0, 18)[1:-1] if question is PlanQuestion.DISTRIBUTION else _quartiles()[0]
     return (u[:, None] <= ends).astype(np.float64)
 
 
@@ -131,12 +131,12 @@ def _quartiles() -> tuple[Floats, Floats]:
 
 def in_steps(asked: Asked, squared: Floats) -> float:
     """Return the error of the answer from the mean squared errors of the functionals; that of a share for ranges."""
-    match Question(asked.question):
-        case Question.RANGES | Question.RECTANGLES:
+    match PlanQuestion(asked.question):
+        case PlanQuestion.RANGES | PlanQuestion.RECTANGLES:
             return float(np.sqrt(squared.mean()))
-        case Question.QUANTILES:
+        case PlanQuestion.QUANTILES:
             return float(np.sqrt((squared / _quartiles()[1] ** 2).mean())) * (asked.steps - 1)
-        case Question.DISTRIBUTION:
+        case PlanQuestion.DISTRIBUTION:
             return float(np.sqrt(2 / np.pi * squared).mean()) * (asked.steps - 1)  # E|N| = s sqrt(2/pi)
-        case Question.MEAN:
+        case PlanQuestion.MEAN:
             return float(np.sqrt(squared[0])) * (asked.steps - 1)

@@ -21,7 +21,7 @@ import numpy as np
 from ldpsql.channels import SetChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import DataError, InvalidParameter, NotPrivate, UsageError
-from ldpsql.estimates.asked import Asked, Question, in_steps, models, on_a_line, places
+from ldpsql.estimates.asked import Asked, PlanQuestion, in_steps, models, on_a_line, places
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.example import quartile_errors, rebinned
 from ldpsql.estimates.planning import mean_error, share_error
@@ -126,18 +126,18 @@ def _over_steps(cls: type[Mechanism], epsilon: str, asked: Asked) -> Mechanism |
 
 def _error(asked: Asked, mechanism: Mechanism, estimators: Estimators) -> tuple[float, str]:
     """Return the error of a mechanism for a question, and the name of the estimator that has it."""
-    certified, question = certify_values(mechanism), Question(asked.question)
+    certified, question = certify_values(mechanism), PlanQuestion(asked.question)
     if isinstance(certified.channel, SetChannel) and asked.shares is None:
         return in_steps(asked, _listed(asked, certified)), INV
     if not isinstance(certified.reports, Domain | NumberedReports):
         return inf, INV  # sets are not simulated: they are hardly more accurate than hashes
     operator = operator_of(mechanism)
     determined = operator.bounding_weights is None
-    if determined and (asked.shares is None or question is Question.MEAN):
+    if determined and (asked.shares is None or question is PlanQuestion.MEAN):
         return in_steps(asked, _determined(asked, operator)), IBU
-    if question is Question.MEAN:
+    if question is PlanQuestion.MEAN:
         return mean_error(mechanism, asked.reports, _truth(asked, operator)) or inf, INV
-    if question is Question.RECTANGLES:
+    if question is PlanQuestion.RECTANGLES:
         return inf, INV  # the models are on a line
     estimator = estimators.likeliest if determined else estimators.smoothing
     return _simulated(asked, mechanism, estimator), estimator.name
@@ -166,7 +166,7 @@ def _truth(asked: Asked, operator: Operator) -> Floats:
 
 def _simulated(asked: Asked, mechanism: Mechanism, estimator: Estimator) -> float:
     """Return the error of an estimate from simulated reports of an example, or else of the model distributions."""
-    question, inputs = Question(asked.question), operator_of(mechanism).inputs
+    question, inputs = PlanQuestion(asked.question), operator_of(mechanism).inputs
     if asked.shares is None:
         u = places(inputs)
         c = on_a_line(question, u)
@@ -174,7 +174,7 @@ def _simulated(asked: Asked, mechanism: Mechanism, estimator: Estimator) -> floa
         return in_steps(asked, (np.concatenate(errors) ** 2).mean(axis=0))
     theta = rebinned(asked.shares[None], inputs)[0]
     estimated = rebinned(_estimated(asked, mechanism, theta, estimator), asked.steps)
-    if question is Question.QUANTILES:
+    if question is PlanQuestion.QUANTILES:
         return float(np.sqrt(quartile_errors(estimated, asked.shares).mean()))
     return in_steps(asked, (((estimated - asked.shares) @ asked.functionals(asked.steps)) ** 2).mean(axis=0))
 

@@ -58,7 +58,7 @@ def tried(file: str | None, faulty: str, tests: list[str]) -> dict[str, object]:
     if all("::" in test for test in tests):
         tests = ["-m", "", *tests]  # named ones may be slow
     if file is None:
-        code = _forked(log, tests, {})
+        code = _anew(log, tests) if _of_dbt(tests) else _forked(log, tests, {})
     else:
         path, source, at = Path(file), Path(file).read_text(encoding="utf-8"), os.stat(file)
         path.write_text(faulty, encoding="utf-8")
