@@ -260,7 +260,7 @@ class Child:
             text=True,
         )
         self._cpu, self._clock, self._late = 0.0, monotonic(), False
-        Thread(target=self._watch, daemon=True).start()
+        Thread(target=self._watch).start()
 
     def results(self) -> Iterator[Result]:
         """Yield what each call came to."""
