@@ -139,6 +139,12 @@ STORED = {
         "SELECT x.r FROM a AS x JOIN a AS y USING (id) ORDER BY random()",
         "a CTE that is NOT",
     ),
+    "recursive CTE": (
+        "WITH RECURSIVE a AS (SELECT id, city, ldp.perturb(city, m) AS r FROM people UNION ALL SELECT id, city, r FROM a) "
+        "SELECT city, r FROM a ORDER BY random()",
+        "it stores the values",
+    ),
+    "names of a CTE": ("WITH a(v, w) AS (SELECT city, ldp.perturb(city, m) FROM people) SELECT w FROM a ORDER BY random()", ""),
     "CTE": (
         "WITH a AS (SELECT id, ldp.perturb(city, m) AS r FROM people) "
         "SELECT x.r FROM a AS x JOIN a AS y USING (id) ORDER BY random()",
@@ -273,7 +279,23 @@ def test_values_next_to_reports_and_rows_that_are_drawn_twice_are_found(
     assert [found.startswith(problem) for found in problems] == [True] * bool(problem), problems
 
 
-def test_a_model_and_what_is_allowed_on_purpose_are_told_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("made", ["CREATE VIEW v AS", "CREATE MACRO v() AS TABLE"])
+def test_what_stores_nothing_is_not_said_to_store_values(tmp_path: Path, made: str) -> None:
+    (tmp_path / "a.sql").write_text(f"{made} SELECT city, ldp.perturb(city, m) FROM people")
+    (finding,) = json.loads(printed("lint", str(tmp_path), "--format", "json"))
+    assert "draws new reports" in finding["problem"]
+
+
+def test_many_columns_through_many_queries_are_read_once_each(tmp_path: Path) -> None:
+    columns = ", ".join(f"c{i}" for i in range(30))
+    query = f"SELECT {columns}, ldp.perturb(city, m) AS r FROM people"
+    for _ in range(20):
+        query = f"SELECT {columns}, r FROM ({query})"
+    (tmp_path / "a.sql").write_text(f"CREATE TABLE t AS {query} ORDER BY random()")
+    assert linted_files(tmp_path) == []
+
+
+def test_a_model_is_read_and_what_is_allowed_on_purpose_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "model.sql").write_text("SELECT city, ldp.perturb(city, m) FROM {{ ref('people') }} ORDER BY random()")
     (tmp_path / "on_purpose.sql").write_text(
         "CREATE TABLE r AS SELECT city, ldp.perturb(city, m) /* ldpsql: allow */ FROM people ORDER BY random()"

@@ -16,6 +16,7 @@ from sqlglot.optimizer.scope import Scope, build_scope
 from ldpsql.sql.calls import Calls, argument_names
 from ldpsql.sql.lineage import path_of
 from ldpsql.sql.lint import Finding
+from ldpsql.sql.structure import stored_query
 
 _ALL = "*"  # the columns of a table whose columns are unknown
 _FILTERS = ("SEMI", "ANTI")  # joins that never repeat a row
@@ -50,12 +51,11 @@ def leaks(tree: exp.Expr, calls: Calls) -> list[Finding]:
     """Return what the rows that a statement stores give away about the values behind its reports.
 
     Args:
-        tree: CREATE TABLE, INSERT, COPY or MERGE with a query, or a query, which is then a model of dbt.
+        tree: a statement, of which only the query matters whose rows it stores, or a query, which is then a model of dbt.
         calls: the functions that draw.
 
     """
-    query = tree.expression if isinstance(tree, exp.Create | exp.Insert) else tree.args.get("using") or tree.this
-    query = tree if isinstance(tree, exp.Query) else query
+    query = tree if isinstance(tree, exp.Query) else stored_query(tree)
     if not isinstance(query, exp.Query):
         return []
     try:
@@ -70,6 +70,7 @@ class _Leaks:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
+        self._outputs: dict[int, list[tuple[str, Flow]]] = {}
 
     def all(self, scope: Scope) -> Iterator[Finding]:
         """Yield the findings about the rows of a scope that are stored."""
@@ -90,14 +91,20 @@ class _Leaks:
 
     def _output(self, scope: Scope) -> list[tuple[str, Flow]]:
         """Return the columns of a scope, each with its flow; those of a set operation by their position."""
+        if id(scope) not in self._outputs:
+            self._outputs[id(scope)] = []  # a recursive CTE reads itself
+            self._outputs[id(scope)] = self._computed(scope)
+        return self._outputs[id(scope)]
+
+    def _computed(self, scope: Scope) -> list[tuple[str, Flow]]:
         if scope.set_operation_scopes:
-            left, right = (self._output(part) for part in scope.set_operation_scopes[:2])
+            left, right = map(self._output, scope.set_operation_scopes)
             both = [(name, Flow.of([flow, also])) for (name, flow), (_, also) in zip(left, right, strict=False)]
             return [*both, *left[len(both) :], *right[len(both) :]]
-        outer = getattr(scope, "outer_columns", None)
         projections = scope.expression.selects if isinstance(scope.expression, exp.Query) else []
         columns = [column for projection in projections for column in self._projected(projection, scope)]
-        return [*zip(outer, (flow for _, flow in columns), strict=False)] if outer else columns
+        names = scope.outer_columns  # of a CTE with a list of names
+        return [*zip(names, (flow for _, flow in columns), strict=False)] if names else columns
 
     def _projected(self, projection: exp.Expr, scope: Scope) -> list[tuple[str, Flow]]:
         star = projection.this if isinstance(projection, exp.Column) else projection

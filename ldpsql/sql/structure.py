@@ -70,7 +70,7 @@ def keeps_order(statement: Statement) -> bool:
         return bool(_STORING & set(statement.words[:1])) or {"create", "table"} <= set(statement.words)
     if isinstance(tree, exp.Update):
         return True
-    query = _stored(tree)
+    query = stored_query(tree)
     return query is not None and query.find(exp.From) is not None and not _shuffled(query)
 
 
@@ -89,7 +89,7 @@ def computed_columns(statement: Statement) -> str:
     return tree.sql("duckdb")
 
 
-def _stored(tree: exp.Expr) -> exp.Expr | None:
+def stored_query(tree: exp.Expr) -> exp.Expr | None:
     """Return the query whose rows a statement stores, or None if it stores no rows of a query."""
     if isinstance(tree, exp.Create):
         return tree.expression if tree.kind == "TABLE" else None
