@@ -359,7 +359,7 @@ def by_distance(metric: Any, channel: Channel, epsilon: Fraction, stated: Fracti
     table_ = metric.get("table", ())
     need(
         all(row[x] == "0" and row[o] == table_[o][x] for x, row in enumerate(table_) for o in range(n)),
-        "these are no distances",
+        "these are not distances",
     )
     if channel.plane is not None:
         need(channel.plane[2:] == (metric["columns"], metric["rows"]), "the grid is not that of the noise")

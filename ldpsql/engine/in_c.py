@@ -100,9 +100,6 @@ class _Call(ctypes.Structure):
     )
 
 
-_InPython = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Call))
-
-
 def drawn_in_python(address: int, functions: Mapping[str, Callable[..., Any]]) -> int:
     """Draw a vector with the function of its name.
 

@@ -49,7 +49,7 @@ class Question(ABC):
     """A question about the values behind reports: a frozen dataclass whose fields are its arguments.
 
     Arguments come from SQL, from Python and from the command line, each as an Arrow scalar; those with a default are optional.
-    The question then exists as an aggregate of SQL, in Python as ``estimate.ask("name", ...)``, and as ``ldpsql ask --about``.
+    The question then is an aggregate of SQL, ``estimate.ask("name", ...)`` in Python, and ``ldpsql ask --question name``.
 
     Attributes:
         name: the name of the question, that of the aggregate in SQL.

@@ -37,7 +37,7 @@ _CHECKED = (
     "which shares no code with ldpsql, from the output of `ldpsql describe`."
 )
 _ACTORS = (
-    "Everybody whose values are perturbed trusts the machine that perturbs, and nobody else. Adversaries: whoever receives the "
+    "Everybody whose values are perturbed trusts the machine that perturbs, and nobody else. Adversaries: all who receive the "
     "reports, with any other knowledge, any computation, and all other reports. Not defended against: people with access to "
     "the original values, people who send false reports, and the parameters of plugins that change between collections."
 )

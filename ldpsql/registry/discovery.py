@@ -120,7 +120,7 @@ def _of_file(file: Path) -> object:
     name = f"ldpsql_loose_{file.stem}"
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise ImportError("it is no file of Python")
+        raise ImportError("it is not a Python file")
     sys.modules[name] = module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
