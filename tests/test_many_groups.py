@@ -64,7 +64,8 @@ def test_a_table_says_how_much_each_group_borrowed(reports: DuckDBPyConnection) 
     diagnosed = (
         f"SELECT kind, ldp.diagnose(city, city(), estimator := 'shared', prior := {prior}).borrowed FROM reports GROUP BY kind"
     )
-    for estimator in ("shared", 'shared(errors="shared")'):
+    # Kinds are numbers, and by chance neighbours predict each other better than all groups do; `ldp.prior` knows no order.
+    for estimator in ('shared(neighbours="ignore")', 'shared(errors="shared", neighbours="ignore")'):
         ldpsql.estimate_groups(reports, "reports", "found", estimator=estimator, **options)
         assert set(rows(reports, "SELECT kind, borrowed FROM found")) == set(rows(reports, diagnosed))
     ldpsql.estimate_groups(reports, "reports", "found", **options)
