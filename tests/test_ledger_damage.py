@@ -1,19 +1,18 @@
-"""A ledger that was damaged, or edited by another program, is found out; one of 0.1.0 is taken over as it is."""
+"""A ledger that was damaged, or edited by another program, is found out; one of another layout is refused."""
 
 from __future__ import annotations
 
 import random
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerError, UnfinishedRun, UnknownRelease
+from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerVersion, UnknownRelease
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.file import FIRST_LAYOUT
-from ldpsql.ledger.people import People
+from ldpsql.ledger.file import VERSION
 from tests.stress.damage import edit, edits, fill, flips, krr, meaning, outcome, users_of
 
 UNITS = pytest.mark.parametrize("unit", ["row", "user_id"])
@@ -177,64 +176,12 @@ def test_text_that_is_none_is_a_damaged_ledger(tmp_path: Path, read: str, edited
             getattr(ledger, read)()
 
 
-def first_ledger(path: Path) -> None:
-    """Write a ledger as 0.1.0 did: two of three users have spent 1.5 of 2."""
-    with sqlite3.connect(path) as db:
-        db.executescript(f"{FIRST_LAYOUT} PRAGMA application_id = {0x4C445053}; PRAGMA user_version = 1;")
-        policy = '{"epsilon_budget": "2", "privacy_unit": "user_id"}'
-        db.execute("INSERT INTO policy VALUES (1, 1000000, ?, ?)", [policy, bytes(range(32))])
-        db.execute("INSERT INTO account VALUES (7, 'user_id', '', '', 'all', 'epsilon')")
-        rows: list[tuple[Any, ...]] = [("a", "one", 3, 500_000, 3000000), ("b", "two", 2, 1_000_000, None)]
-        for number, (token, destination, people, epsilon, published) in enumerate(rows, 1):
-            release = [number, token, f"identity {token}", 2000000, "people", "", destination, people, people, published]
-            db.execute("INSERT INTO release VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", release)
-            db.execute("INSERT INTO charge VALUES (?, 'city', 'krr', 'claim', 7, ?, 0)", [number, epsilon])
-        for pseudonym, spent in zip(pseudonyms("ann", "bob", "cleo"), (1_500_000, 1_500_000, 500_000), strict=True):
-            db.execute("INSERT INTO spent VALUES (7, ?, 2000000, ?, 0, ?, 0)", [pseudonym, spent, spent])
-    db.close()
-
-
-def pseudonyms(*users: str) -> list[bytes]:
-    return [People.of([user], bytes(range(32))).pseudonyms.tobytes() for user in users]
-
-
-def test_a_ledger_of_0_1_0_is_taken_over_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "ledger"
-    first_ledger(path)
-    ledger = Ledger.open(path)
-    ledger.check()
-    assert ledger.policy == Policy(epsilon_budget=2, privacy_unit="user_id")
-    assert [(row["release"], row["epsilon"], row["state"]) for row in ledger.history()] == [
-        ("a", "0.5", "published"),
-        ("b", "1", "charged"),
-    ]
-    (balance,) = ledger.balances()
-    assert (balance.people, balance.spent, balance.remaining) == (3, "1.5", "0.5")
-    for user in ("ann", "bob"):
-        with pytest.raises(BudgetExceeded, match=r"0\.5 of 2 is left"):
-            ledger.charge("people", {"city": krr("1")}, "three", users=[user])
-    ledger.charge("people", {"city": krr("1.5")}, "three", users=["cleo"])
-    ledger.check()
-    with pytest.raises(UnfinishedRun):  # 0.1.0 did not write down whether reports had left
-        ledger.drawn("b", once=True)
-
-
-def test_a_ledger_of_0_1_0_that_does_not_add_up_stays_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "ledger"
-    first_ledger(path)
-    with sqlite3.connect(path) as db:
-        db.execute("UPDATE spent SET epsilon = 0, epsilon_ever = 0")
-    db.close()
-    before = path.read_bytes()
-    with pytest.raises(LedgerDamaged, match="does not add up"):
-        Ledger.open(path)
-    assert path.read_bytes() == before
-
-
-def test_layouts_that_only_claim_to_be_old_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("layout", [1, VERSION + 1])
+def test_a_ledger_of_another_layout_is_refused_and_stays_as_it_is(tmp_path: Path, layout: int) -> None:
     fill(tmp_path / "ledger", "row")
-    with sqlite3.connect(tmp_path / "ledger") as db:
-        db.execute("PRAGMA user_version = 1")
-    db.close()
-    with pytest.raises(LedgerError):
+    with closing(sqlite3.connect(tmp_path / "ledger")) as db, db:
+        db.execute(f"PRAGMA user_version = {layout}")
+    before = (tmp_path / "ledger").read_bytes()
+    with pytest.raises(LedgerVersion, match=f"has layout {layout}"):
         Ledger.open(tmp_path / "ledger")
+    assert (tmp_path / "ledger").read_bytes() == before

@@ -1,4 +1,4 @@
-"""The structure of the code: the rooms, what plugins import, and the import paths of 0.1.0."""
+"""The structure of the code: the rooms, and what plugins import."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def release(
         NotReleased: if the connection has no ledger, another release is open, the same release was published for fewer
             rows, or users came into the dataset while it was open. Then it is not published: drop the reports.
         InvalidParameter: if permanent reports are charged by row, for a part or again.
-        KeyUnusable: if permanent reports have no key, or one of version 0.1.0.
+        KeyUnusable: if permanent reports have no key.
         BudgetExceeded: if it would exceed somebody's budget.
         LedgerError: if the ledger cannot be used.
 
@@ -188,7 +188,7 @@ def charge_permanent(
     """Charge the permanent reports of the columns of a table; return a release for each column, and what may be drawn.
 
     Raises:
-        KeyUnusable: if the guard has no key, or one of version 0.1.0.
+        KeyUnusable: if the guard has no key.
         InvalidParameter: if there is nothing to draw.
         BudgetExceeded: if somebody's budget would be exceeded; then nothing is charged.
 

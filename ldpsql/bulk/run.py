@@ -497,7 +497,6 @@ def perturb_once(
         MissingValue, OutsideDomain, WrongType: if a value cannot be perturbed.
         InvalidParameter: if the charge is by other people than those of ``user``, or for a part.
         BudgetExceeded: if somebody's budget would be exceeded. Then nothing is charged or drawn.
-        KeyUnusable: if the key is of version 0.1.0, and a ledger is to be charged.
 
     Warns:
         UnchargedReports: once, if ``ldpsql.toml`` names a ledger and there is no charge.

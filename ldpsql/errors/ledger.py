@@ -51,8 +51,8 @@ class LedgerDamaged(LedgerError):
 class LedgerVersion(LedgerError):
     """The ledger was written by a version of ldpsql with another layout.
 
-    Cause: Another version of ldpsql created or converted the ledger.
-    Remedy: Install the newer version of ldpsql wherever the ledger is used.
+    Cause: Another version of ldpsql wrote the ledger.
+    Remedy: Use the version of ldpsql that wrote the ledger, everywhere.
     """
 
     code = "LDP314"

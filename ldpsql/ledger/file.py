@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.engine.identity import UNIDENTIFIED
 from ldpsql.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerUnwritable, LedgerVersion
 from ldpsql.ledger.people import DIGEST
-from ldpsql.ledger.seals import KEY_SIZE, Head, damaged, enter, key_of, seal, sealed_bytes, start, verified
+from ldpsql.ledger.seals import KEY_SIZE, Head, damaged, key_of, seal, sealed_bytes, start, verified
 from ldpsql.system import synced
 
 _SUMS = ("epsilon", "delta", "epsilon_ever", "delta_ever")  # in the window, and since the ledger began
@@ -115,21 +114,19 @@ def _replaced(buckets: NDArray[np.void], written: NDArray[np.void]) -> NDArray[n
     return together[np.argsort(together["bucket"])]
 
 
-VERSION = 3  # 0.1.0 had 1; no release of ldpsql had 2
-_RELEASES = """
+VERSION = 3
+LAYOUT = """
     CREATE TABLE policy (
         id INTEGER PRIMARY KEY, at INTEGER NOT NULL, body TEXT NOT NULL, salt BLOB NOT NULL);
     CREATE TABLE release (
         id INTEGER PRIMARY KEY, token TEXT NOT NULL UNIQUE, identity TEXT NOT NULL, at INTEGER NOT NULL,
         dataset TEXT NOT NULL, part TEXT NOT NULL, destination TEXT NOT NULL,
-        users INTEGER, reports INTEGER, published_at INTEGER{source});
+        users INTEGER, reports INTEGER, published_at INTEGER, source TEXT NOT NULL);
     CREATE INDEX release_identity ON release (identity);
     CREATE TABLE charge (
         release INTEGER NOT NULL REFERENCES release (id), column_name TEXT NOT NULL, mechanism TEXT NOT NULL,
         claim TEXT NOT NULL, account INTEGER NOT NULL REFERENCES account (id),
         epsilon INTEGER NOT NULL, delta INTEGER NOT NULL);
-"""
-LAYOUT = f"""{_RELEASES.format(source=", source TEXT NOT NULL")}
     CREATE TABLE account (
         id INTEGER PRIMARY KEY, unit TEXT NOT NULL, dataset TEXT NOT NULL, part TEXT NOT NULL,
         column_group TEXT NOT NULL, currency TEXT NOT NULL, seal BLOB NOT NULL DEFAULT x'',
@@ -145,22 +142,6 @@ LAYOUT = f"""{_RELEASES.format(source=", source TEXT NOT NULL")}
         id INTEGER PRIMARY KEY, key BLOB NOT NULL, at INTEGER NOT NULL, entries INTEGER NOT NULL, link BLOB NOT NULL,
         seal BLOB NOT NULL);
 """
-FIRST_LAYOUT = f"""{_RELEASES.format(source="")}
-    CREATE TABLE account (
-        id INTEGER PRIMARY KEY, unit TEXT NOT NULL, dataset TEXT NOT NULL, part TEXT NOT NULL,
-        column_group TEXT NOT NULL, currency TEXT NOT NULL, UNIQUE (unit, dataset, part, column_group, currency));
-    CREATE TABLE spent (
-        account INTEGER NOT NULL REFERENCES account (id), person BLOB NOT NULL, since INTEGER NOT NULL,
-        epsilon INTEGER NOT NULL, delta INTEGER NOT NULL, epsilon_ever INTEGER NOT NULL, delta_ever INTEGER NOT NULL,
-        PRIMARY KEY (account, person)) WITHOUT ROWID;
-"""
-_FIRST_ADDS_UP = """
-    SELECT count(*) FROM (
-        SELECT account, sum(c.epsilon * coalesce(r.reports, 1)) AS e, sum(c.delta * coalesce(r.reports, 1)) AS d
-        FROM charge c JOIN release r ON r.id = c.release GROUP BY account) AS charged
-    FULL JOIN (SELECT account, sum(epsilon_ever) AS e, sum(delta_ever) AS d FROM spent GROUP BY account) AS kept
-    ON charged.account = kept.account WHERE charged.e IS NOT kept.e OR charged.d IS NOT kept.d"""
-_FIRST_TABLES = ("policy", "release", "charge", "account", "spent")
 _TABLES = "SELECT type, name, sql FROM sqlite_master ORDER BY type, name"
 
 
@@ -183,49 +164,6 @@ def check_layout(db: sqlite3.Connection, layout: str = LAYOUT) -> None:
     """
     if db.execute(_TABLES).fetchall() != _tables(layout):
         raise LedgerDamaged("the tables of the ledger are damaged", "restore it from a backup")
-
-
-def upgrade(db: sqlite3.Connection) -> None:
-    """Upgrade a ledger of layout 1 within a transaction; its rows are sealed as they are.
-
-    Raises:
-        LedgerDamaged: if it does not add up; then nothing is changed.
-
-    """
-    check_layout(db, FIRST_LAYOUT)
-    whole = db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    if not whole or db.execute(_FIRST_ADDS_UP).fetchone() != (0,):
-        raise LedgerDamaged("the ledger does not add up", "restore it from a backup, and release nothing before")
-    _rebuild(db)
-    (latest,) = db.execute("SELECT max(at) FROM (SELECT at FROM release UNION ALL SELECT at FROM policy)").fetchone()
-    head = start(db, os.urandom(KEY_SIZE), latest)
-    _fill_accounts(db)
-    for token, published in db.execute("SELECT token, published_at FROM release ORDER BY id").fetchall():
-        enter(db, token, "charged")
-        enter(db, token, "drawn" if published is None else "published")  # layout 1 does not say whether reports have left
-    seal(db, head)
-    for table in _FIRST_TABLES:
-        db.execute(f"DROP TABLE temp.first_{table}")
-    db.execute(f"PRAGMA user_version = {VERSION}")
-
-
-def _rebuild(db: sqlite3.Connection) -> None:
-    """Copy the rows of the old tables into new ones, so that their definitions are exactly those of a new file."""
-    for table in _FIRST_TABLES:
-        db.execute(f"CREATE TEMP TABLE first_{table} AS SELECT * FROM main.{table}")  # noqa: S608  # constants
-        db.execute(f"DROP TABLE main.{table}")
-    for statement in LAYOUT.split(";"):  # executescript would commit
-        db.execute(statement)
-    for table, new in (("policy", ""), ("release", f", '{UNIDENTIFIED}'"), ("charge", "")):
-        db.execute(f"INSERT INTO main.{table} SELECT *{new} FROM first_{table}")  # noqa: S608  # constants
-    db.execute("INSERT INTO account (id, unit, dataset, part, column_group, currency) SELECT * FROM first_account")
-
-
-def _fill_accounts(db: sqlite3.Connection) -> None:
-    columns = "person, since, epsilon, delta, epsilon_ever, delta_ever"
-    for (account,) in db.execute("SELECT id FROM account").fetchall():
-        of_account = f"SELECT {columns} FROM first_spent WHERE account = ? ORDER BY person"  # noqa: S608  # constants
-        store(db, account, np.array(db.execute(of_account, [account]).fetchall(), dtype=PERSON))
 
 
 def begin(db: sqlite3.Connection, at: int) -> None:
@@ -304,9 +242,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION:
             raise LedgerDamaged("this file is not a ledger of ldpsql, or its beginning is lost", "restore it from a backup")
-        if version == 1:
-            _upgrade(db)
-        elif version != VERSION:
+        if version != VERSION:
             newer = "upgrade ldpsql" if version > VERSION else "use the version of ldpsql that wrote it"
             raise LedgerVersion(f"the ledger has layout {version}, and this version of ldpsql reads layout {VERSION}", newer)
         check_layout(db)
@@ -325,13 +261,6 @@ def _refuse_second_name(path: Path) -> None:
             "the ledger is one file under two names, and charges under one name are not seen under the other",
             "remove the other name, a hard link; ls -i shows it. A copy is a ledger of its own",
         )
-
-
-def _upgrade(db: sqlite3.Connection) -> None:
-    db.execute("PRAGMA temp_store = MEMORY")  # pseudonyms go into no other file
-    with _transaction(db, "IMMEDIATE"):
-        if db.execute("PRAGMA user_version").fetchone() == (1,):  # no other process did it meanwhile
-            upgrade(db)
 
 
 @contextmanager

@@ -7,10 +7,9 @@ at a time.
     row     = BLAKE2b(purpose, person, value): 64 bytes, of which the first 48 give random words and the others a fingerprint
     stream  = SHAKE-128(purpose, person, value): as many random words as a set of values needs
 
-Values are numbered in the order of the fingerprint, so that mechanisms that draw alike give the same reports. Keys have a
-version: those of version 1 also read the order and the types of a domain and the rules for NULL. Without the key the bits look
-random. With the key they can be drawn again for every value, so it is as secret as the raw values,
-and stays in Python: no statement, plan or message shows it.
+Values are numbered in the order of the fingerprint, so that mechanisms that draw alike give the same reports. Without the key
+the bits look random. With the key they can be drawn again for every value, so it is as secret as the raw values, and stays in
+Python: no statement, plan or message shows it.
 
 The ledger keeps the fingerprint of each person, column, channel and value that was charged, as an account of its own, so that
 fingerprints are sealed and written together with what people spent. Without the key, a fingerprint says nothing.
@@ -37,7 +36,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import Channel, Codes, Drawn, RepeatedHash
-from ldpsql.channels.randomness import Words
 from ldpsql.channels.splitmix import hashed
 from ldpsql.engine.identity import Identity
 from ldpsql.errors import ChangedReports, InternalError, InvalidParameter, KeyUnusable, NotPrivate, PolicyMismatch
@@ -268,19 +266,15 @@ class Stream:
         return np.frombuffer(taken, dtype="<u8").astype(np.uint64)
 
 
-_HEADS = {"ldpsql-key-1": 1, "ldpsql-key-2": 2}
+_HEAD = "ldpsql-key-2"
 _SIZE = 32
 
 
 @dataclass(frozen=True)
 class Key:
-    """A secret key, which its ``repr`` hides. ``fingerprint`` is public and distinguishes it from other keys.
-
-    A file keeps the ``version`` with which it was made, so that its reports stay the same; new files have the latest one.
-    """
+    """A secret key, which its ``repr`` hides. ``fingerprint`` is public and distinguishes it from other keys."""
 
     secret: bytes = field(repr=False)
-    version: int = 1
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled: a pickle is a file or a message with the secret in it."""
@@ -299,12 +293,12 @@ class Key:
             KeyUnusable: if the file exists, or cannot be made.
 
         """
-        key, path = cls(secrets.token_bytes(_SIZE), max(_HEADS.values())), Path(path)
+        key, path = cls(secrets.token_bytes(_SIZE)), Path(path)
         try:
             handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
             try:
                 with os.fdopen(handle, "w", encoding="ascii") as file:
-                    file.write(f"{list(_HEADS)[key.version - 1]} {key.secret.hex()} {key.fingerprint}\n")
+                    file.write(f"{_HEAD} {key.secret.hex()} {key.fingerprint}\n")
                     file.flush()
                     os.fsync(file.fileno())
                 os.link(name, path)  # unlike a rename, refuses to replace another key
@@ -338,19 +332,13 @@ class Key:
             raise KeyUnusable("the key file cannot be read", "restore it from a backup") from None
         if shared:
             raise KeyUnusable("the key file can be read by others", "chmod 600, and consider who may have read it")
-        whole = len(parts) == 3 and parts[0] in _HEADS and len(parts[1]) == 2 * _SIZE and _is_hex(parts[1])
-        key = cls(bytes.fromhex(parts[1]), _HEADS[parts[0]]) if whole else None
+        whole = len(parts) == 3 and parts[0] == _HEAD and len(parts[1]) == 2 * _SIZE and _is_hex(parts[1])
+        key = cls(bytes.fromhex(parts[1])) if whole else None
         if key is None or parts[2] != key.fingerprint:
-            raise KeyUnusable("the key file is damaged", "restore it from a backup")
+            raise KeyUnusable("the key file is damaged, or of another version", "restore it from a backup")
         if fingerprint is not None and fingerprint != key.fingerprint:
             raise KeyUnusable("this is not the key that drew the earlier reports", "use the key file of these reports")
         return key
-
-    def words(self, person: bytes, purpose: bytes, value: int) -> Words:
-        """Return the source of random words for one report: always the same words in the same order."""
-        parts = (purpose, person, value.to_bytes(8, "little"))
-        message = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
-        return Stream(blake2b(message, key=self.secret, digest_size=_SIZE).digest())
 
     @withheld
     def draw(
@@ -375,40 +363,20 @@ class Key:
 
         """
         values = _listed(mechanism)
-        codes = values.codes(column)
-        if self.version == 1 and not isinstance(values.channel, RepeatedHash):
-            return self._drawn_one_by_one(values, codes, people, name)
-        return Keyed(self.secret, values, name).draw(codes, people, words)
+        return Keyed(self.secret, values, name).draw(values.codes(column), people, words)
 
     @withheld
     def row_words(self, mechanism: CertifiedMechanism, column: pa.Array, people: pa.Array, name: str) -> RowWords:
-        """Return the words of each row, which its report and its fingerprint are made of.
-
-        Takes the arguments of `draw`, and raises what `fingerprints` does.
-        """
-        if self.version == 1:
-            raise KeyUnusable("a ledger cannot recognise the permanent reports of a key of ldpsql 0.1.0", "make a new key")
+        """Return the words of each row, which its report and its fingerprint are made of; takes the arguments of `draw`."""
         values = _listed(mechanism)
         return Keyed(self.secret, values, name).words(values.codes(column), people)
 
     def fingerprints(self, mechanism: CertifiedMechanism, column: pa.Array, people: pa.Array, name: str) -> NDArray[np.bytes_]:
         """Return 16 bytes for each row: equal if person, channel and value are, and for LOLOHA the symbol of the value.
 
-        Takes the arguments of `draw`.
-
-        Raises:
-            KeyUnusable: if the key is of version 1, whose reports can differ for one value of a channel.
-            InvalidParameter: as `draw` does.
-
+        Takes the arguments of `draw`, and raises what it does.
         """
         return fingerprints_of(self.row_words(mechanism, column, people, name))
-
-    def _drawn_one_by_one(self, mechanism: CertifiedValues, codes: Codes, people: pa.Array, name: str) -> Drawn:
-        column_and_mechanism = json.dumps([name, mechanism.mechanism.to_json()], sort_keys=True, default=str).encode()
-        purpose = blake2b(column_and_mechanism, digest_size=_SIZE).digest()
-        rows = zip(people.to_pylist(), codes.tolist(), strict=True)
-        sources = (self.words(person, purpose, value) for person, value in rows)
-        return np.concatenate([mechanism.channel.draw(codes[at : at + 1], source) for at, source in enumerate(sources)])
 
 
 def _listed(mechanism: CertifiedMechanism) -> CertifiedValues:
@@ -504,7 +472,7 @@ def charge_columns_once(
 
 
 def _warn_if_changed(db: sqlite3.Connection, token: str, column: str, dataset: str, drawn: str) -> None:
-    """Warn if the reports of a column were last charged for another channel; releases before version 0.2 do not say which."""
+    """Warn if the reports of a column were last charged for another channel."""
     latest = """SELECT r.identity FROM release r JOIN charge c ON c.release = r.id
         WHERE r.token <> ? AND c.column_name = ? AND r.dataset = ? AND r.identity GLOB ? ORDER BY r.id DESC LIMIT 1"""
     before = db.execute(latest, [token, column, dataset, f"{PERMANENT} ???????????????? *"]).fetchone()

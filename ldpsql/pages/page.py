@@ -27,7 +27,6 @@ from ldpsql.pages.grids import Places
 from ldpsql.pages.key_value import key_value_page
 from ldpsql.pages.numbers import ordered
 from ldpsql.pages.report import report_page
-from ldpsql.pages.tracing import trace as trace  # noqa: PLC0414  # a public name of 0.1.0
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value
 
 if TYPE_CHECKING:
