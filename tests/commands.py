@@ -22,7 +22,7 @@ import typer.testing
 from ldpsql.cli import main
 from ldpsql.cli.app import app
 
-__all__ = ["app", "printed", "python", "quicken", "run", "serve"]
+__all__ = ["app", "main", "printed", "python", "quicken", "rows", "run", "serve"]
 _MADE = typer.main.get_command
 ROOT = Path(__file__).parents[1]
 _EXTRAS = ("ldpsql.dbt", "ldpsql.spark", "ldpsql.__main__")
@@ -39,6 +39,11 @@ def quicken() -> None:
 def printed(*arguments: str) -> str:
     """Return what ``ldpsql ARGUMENTS`` prints, in this process; raise what it raises."""
     return typer.testing.CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
+
+
+def rows(*arguments: str) -> list[dict[str, Any]]:
+    """Return the rows that ``ldpsql ARGUMENTS --format json`` prints, in this process; raise what it raises."""
+    return list(json.loads(printed(*arguments, "--format", "json")))
 
 
 def run(*arguments: str, stdin: str = "", cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:

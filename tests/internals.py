@@ -16,9 +16,11 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_ROOMS = ("dbt", "errors", "estimators", "functions", "ledger", "mechanisms", "polars", "privic", "spark", "testing")
+_ROOMS = (
+    *("dbt", "errors", "estimators", "functions", "ledger", "mechanisms", "polars", "privic", "questions", "spark", "testing"),
+)
 PUBLIC = frozenset({"ldpsql", *(f"ldpsql.{room}" for room in _ROOMS)})
-MOST = 0.235  # of the tests: it only falls
+MOST = 0.19  # of the tests: it only falls
 # The files that test a room from the inside: each list only shrinks.
 OWN = {
     "ldpsql.inference.solver": {
@@ -104,7 +106,14 @@ def _of_file(file: Path) -> Iterator[Test]:
 
 
 def _internal(module: str) -> bool:
-    return module.split(".", maxsplit=1)[0] == "ldpsql" and module not in PUBLIC
+    return module.split(".", maxsplit=1)[0] == "ldpsql" and module not in PUBLIC and _is_module(module)
+
+
+def _is_module(module: str) -> bool:
+    """Return whether a text names a module, or a class or function in one; `plugins` and `udfs` lie next to the package."""
+    names = (module, module.rpartition(".")[0])
+    places = [ROOT / name.replace(".", "/") for whole in names for name in (whole, whole.removeprefix("ldpsql."))]
+    return any(place != ROOT / "ldpsql" and (place.is_dir() or place.with_suffix(".py").is_file()) for place in places)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from types import ModuleType
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
 VARIABLE = "LDPSQL_TEST_SEED"
 SEED = int(os.environ.setdefault(VARIABLE, str(randbits(32))))  # in the environment, so that every worker has the same
@@ -17,6 +18,11 @@ SEED = int(os.environ.setdefault(VARIABLE, str(randbits(32))))  # in the environ
 def generator(name: str) -> np.random.Generator:
     """Return the generator of random data with this name: the same data for the same name and seed."""
     return np.random.default_rng([SEED, crc32(name.encode())])
+
+
+def words(count: int) -> NDArray[np.uint64]:
+    """Return random words that no seed draws again, as samplers take them."""
+    return np.frombuffer(os.urandom(8 * count), np.uint64)
 
 
 def start_again(module: ModuleType, name: str) -> None:

@@ -13,13 +13,12 @@ import pytest
 
 from ldpsql import Channel, certify
 from ldpsql.channels import STRUCTURES, Weights
-from ldpsql.channels.randomness import random_words
 from ldpsql.clients import module as modules
 from ldpsql.clients.vectors import _in_step, _one_by_one, vectors
 from ldpsql.errors import LdpError, NotApplicable
 from ldpsql.functions import registry
 from ldpsql.mechanisms import BinBits, KeepOrWindow, Levels, Prefixes, SignedBits, certify_values
-from tests import clients
+from tests import clients, seeds
 from tests.clients import module
 from tests.commands import printed, run
 
@@ -51,7 +50,7 @@ IN_STEP = [name for name, channel in CHANNELS.items() if isinstance(channel, Cha
 def test_vectors_of_values_drawn_together_are_those_of_each_drawn_by_itself(name: str) -> None:
     channel = certify_values(clients.mechanism(name)).channel
     positions = np.arange(channel.inputs, dtype=np.int32)
-    together, used = _in_step(channel, positions, random_words)
+    together, used = _in_step(channel, positions, seeds.words)
     words = iter([word for row in used for word in row])
     alone, _ = _one_by_one(channel, positions, lambda count: np.array([next(words) for _ in range(count)], dtype=np.uint64))
     assert alone.tolist() == together.tolist()
@@ -282,7 +281,7 @@ def test_words_near_the_edge_of_a_seed_take_further_bits_as_in_python(tmp_path: 
 
     def words(count: int) -> Weights:
         taken.append(count)
-        return random_words(count) if len(taken) % 3 != 1 else np.array([next(firsts)], dtype=np.uint64)
+        return seeds.words(count) if len(taken) % 3 != 1 else np.array([next(firsts)], dtype=np.uint64)
 
     listed = list(vectors(mechanism, len(near), words))
     assert {len(one["words"]) for one in listed} == {3}  # near an edge, further bits, and the response

@@ -18,7 +18,7 @@ import ldpsql
 import ldpsql.polars
 from ldpsql import Counts, merge, partial_counts, partial_supports
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidParameter, NoReports, UnknownName
-from ldpsql.inference import counts as counts_in_groups
+from ldpsql.functions import GroupedCounts
 
 CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]
 MECHANISMS = {
@@ -201,7 +201,7 @@ def test_a_hundred_times_the_reports_take_no_longer_once_counted() -> None:
 def test_counts_of_groups_add_up_apart_and_keep_their_groups_when_rows_are_selected() -> None:
     rows = [("a", 1, 7), ("b", 2, 7), ("a", 3, 2), ("a", 4, 7), ("c", 5, 9), ("b", 6, 2)]
     reports, numbers, groups = (pa.array(column) for column in zip(*rows, strict=True))
-    counts = counts_in_groups.GroupedCounts.of(reports, numbers, groups.to_numpy())
+    counts = GroupedCounts.of(reports, numbers, groups.to_numpy())
     first, sums = counts.merge()
     merged = {(rows[row][0], rows[row][2]): total for row, total in zip(first.tolist(), sums.tolist(), strict=True)}
     assert merged == {("a", 7): 5, ("b", 7): 2, ("a", 2): 3, ("c", 9): 5, ("b", 2): 6}

@@ -133,9 +133,13 @@ def test_what_would_overspend_or_failed_is_not_published(project: Path) -> None:
     settings.write_text(original, encoding="utf-8")
     model = project / "models" / "reports.sql"
     text = model.read_text(encoding="utf-8")
-    model.write_text(text + "\nwhere error('stopped') is null", encoding="utf-8")
+    stopped, hooked = f"{text}\nwhere error('stopped') is null", project / "models" / "hooked.sql"
+    model.write_text(stopped, encoding="utf-8")
+    hooked.write_text(stopped.replace("meta=", "post_hook='select 1', meta="), encoding="utf-8")  # charged before it draws
     assert dbt(project, "build").returncode != 0
-    assert Ledger.open(project / "people.ledger").history() == []  # its transaction was rolled back
+    states = {entry["destination"]: entry["state"] for entry in Ledger.open(project / "people.ledger").history()}
+    assert states == {'"people"."main"."hooked"': "charged"}  # the transaction of the other was rolled back
+    hooked.unlink()
     model.write_text(text.replace("meta={'ldp'", "meta={'pdl'"), encoding="utf-8")
     silent = dbt(project, "build")
     assert "[LDP320] these models perturb, and do not say what their ledger is to charge: reports" in silent.stdout

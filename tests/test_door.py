@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,10 +19,12 @@ from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
 import ldpsql
-from ldpsql.channels import KeepOrSpread, Words64, native
-from ldpsql.channels.base import TOTAL
+from ldpsql import KeepOrSpread
+from ldpsql.channels import Words64, native
 from ldpsql.engine import door, in_c
 from ldpsql.ledger import Ledger, Policy
+from ldpsql.mechanisms import TOTAL
+from tests import seeds
 
 KERNELS = in_c.kernels()
 pytestmark = pytest.mark.skipif(KERNELS is None, reason=f"SQL draws in Python: {door.open_door()}")
@@ -38,10 +39,6 @@ NEARLY_ALWAYS = 32  # with this epsilon a report differs from its value less tha
 def con() -> Iterator[DuckDBPyConnection]:
     with ldpsql.connect() as con:
         yield con
-
-
-def any_words(count: int) -> Words64:
-    return np.frombuffer(secrets.token_bytes(8 * count), np.uint64)
 
 
 def draw(number: int, types: tuple[int, int], column: NDArray[Any], words: Words64 | None, reports: NDArray[Any]) -> int:
@@ -63,15 +60,15 @@ NUMBERS = iter(range((1 << 14) - 1, 1 << 13, -1))  # of recipes that no mechanis
 def test_columns_of_every_width_are_word_for_word_those_of_the_kernel(size: int, listed: str) -> None:
     assert KERNELS is not None
     spread = int(TOTAL / (2.7 + size - 1))
-    values = any_words(size).argsort().astype(np.int64) * (1 if listed == "range" else 7)
+    values = seeds.words(size).argsort().astype(np.int64) * (1 if listed == "range" else 7)
     number = next(NUMBERS)
     assert KERNELS.ldpsql_learn_whole(number, size, spread, values.ctypes.data)
     for kind in WIDTHS.values():
         for out in WIDTHS.values():
             column_type, out_type = (np.dtype(in_c.TYPES[one]) for one in (kind, out))
-            places = (any_words(BLOCK) % np.uint64(size)).astype(np.int32)
+            places = (seeds.words(BLOCK) % np.uint64(size)).astype(np.int32)
             places = places[values[places] <= np.iinfo(column_type).max]
-            words, reports = any_words(2 * BLOCK), np.empty(len(places), out_type)
+            words, reports = seeds.words(2 * BLOCK), np.empty(len(places), out_type)
             status = draw(number, (kind, out), values[places].astype(column_type), words, reports)
             if values.max() > np.iinfo(out_type).max:
                 assert status == OUTSIDE
@@ -94,11 +91,11 @@ def test_numbers_outside_of_the_domain_are_left_to_python() -> None:
         for value in outside:
             if ends.min <= value <= ends.max:
                 column = np.array([0, value], dtype)
-                assert draw(number, (kind, 5), column, any_words(4), np.empty(2, np.int64)) == OUTSIDE
+                assert draw(number, (kind, 5), column, seeds.words(4), np.empty(2, np.int64)) == OUTSIDE
         for out in (6, 7, 8, 9):  # no unsigned type holds -3
-            assert draw(number, (kind, out), np.zeros(1, dtype), any_words(4), np.empty(1, np.uint64)) == OUTSIDE
+            assert draw(number, (kind, out), np.zeros(1, dtype), seeds.words(4), np.empty(1, np.uint64)) == OUTSIDE
     for strange in (-1, 1 << 14, 1 << 40, -(1 << 63)):
-        assert draw(strange, (5, 5), values, any_words(8), np.empty(4, np.int64)) == OUTSIDE
+        assert draw(strange, (5, 5), values, seeds.words(8), np.empty(4, np.int64)) == OUTSIDE
 
 
 @pytest.mark.parametrize("kind", WIDTHS)

@@ -25,7 +25,7 @@ from ldpsql.errors import LdpError, OtherMechanism, UnmarkedReports
 from ldpsql.functions import fingerprint, registry
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import CategoricalMechanism
-from ldpsql.registry.agreement import check_agreement, digits, of_schema, of_text, warn_unmarked
+from ldpsql.registry.agreement import check_agreement, digits, of_text
 from tests.commands import app
 
 CITIES = ["Kyiv", "Lima", "Oslo", "Rome"]
@@ -160,9 +160,9 @@ def test_a_folder_of_partitions_keeps_the_fingerprint_in_each_file(tmp_path: Pat
     files = [*(tmp_path / "out").rglob("*.parquet")]
     assert len(files) > 1
     for file in files:
-        assert of_schema(pq.read_schema(file), "city") == {fingerprint(registry().mechanism(DREW))}
-    with pytest.raises(OtherMechanism):
-        ldpsql.estimate(pq.read_table(files[0]), "city", OTHERS[0])
+        assert ldpsql.estimate(pq.read_table(file), "city", DREW).diagnosis.record == "recorded"
+        with pytest.raises(OtherMechanism):
+            ldpsql.estimate(pq.read_table(file), "city", OTHERS[0])
 
 
 def table_of_reports(
@@ -314,11 +314,11 @@ def test_a_forged_fingerprint_is_not_repeated_in_a_message() -> None:
 
 def test_metadata_of_other_makers_are_no_hindrance() -> None:
     spark = {"org.apache.spark.sql.parquet.row.metadata": b'{"fields": [{"name": "city"}, 3]}', b"\xff": b"\xff"}
-    assert of_schema(drawn().schema.with_metadata(spark), "city") == set()
+    assert ldpsql.estimate(drawn().replace_schema_metadata(spark), "city", DREW).diagnosis.record == "unrecorded"
     line = fingerprint(registry().mechanism(DREW)).replace('"', '\\"')
     row = f'{{"fields": [{{"name": "city", "metadata": {{"ldpsql.mechanism": "{line}"}}}}]}}'
     spark = {"org.apache.spark.sql.parquet.row.metadata": row.encode()}
-    assert len(of_schema(drawn().schema.with_metadata(spark), "city")) == 1
+    assert ldpsql.estimate(drawn().replace_schema_metadata(spark), "city").diagnosis.record == "recorded"
 
 
 def test_sql_refuses_columns_that_another_mechanism_drew(con: DuckDBPyConnection) -> None:
@@ -338,8 +338,8 @@ def test_sql_refuses_columns_that_another_mechanism_drew(con: DuckDBPyConnection
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.usefixtures("unsaid")
 def test_a_warning_that_a_filter_makes_an_error_stays_what_it_is() -> None:
-    warn_unmarked.cache_clear()
     with pytest.raises(UnmarkedReports, match="nothing says which mechanism drew these reports"):
         ldpsql.estimate(drawn().replace_schema_metadata(None), "city", DREW)
 

@@ -16,12 +16,12 @@ from ldpsql import Estimator, Likelihood, Mechanism, certify
 from ldpsql.channels import SetChannel
 from ldpsql.estimates import spans
 from ldpsql.estimates.estimate import estimate_likelihood
-from ldpsql.estimates.functionals import Measure
 from ldpsql.estimates.measures import cut_to
 from ldpsql.functions import Estimates, Functional, Mean, Quantile, RangeShare, Variance, registry
 from ldpsql.inference.goodness import known_law, log_p_within
 from ldpsql.inference.operators import SupportOperator, packed, supports
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
+from ldpsql.questions import Measure
 from ldpsql.testing import DenseOperator, estimate_counts, operator_of
 from tests import seeds
 

@@ -17,10 +17,9 @@ import pytest
 
 import ldpsql
 import ldpsql.polars
-from ldpsql import KeepOrSpread, certify, spark
+from ldpsql import Epsilon, KeepOrSpread, certify, spark
 from ldpsql.channels import Letters
-from ldpsql.channels.prefixes import SEEDS
-from ldpsql.channels.randomness import Words, random_words
+from ldpsql.channels.randomness import Words
 from ldpsql.errors import (
     ImpossibleReport,
     InvalidParameter,
@@ -32,17 +31,17 @@ from ldpsql.errors import (
     WrongType,
 )
 from ldpsql.functions import audit, registry
-from ldpsql.mechanisms import TOTAL, UTF8, Prefixes, Strings, exp_below
-from ldpsql.mechanisms.base import CertifiedStrings
-from ldpsql.strings.hitters import strings_of
+from ldpsql.mechanisms import TOTAL, UTF8, Prefixes, PureLdp, Strings, exp_below
 from ldpsql.strings.supports import by_level, supporters
 from ldpsql.strings.transform import Transform
-from ldpsql.testing import check_mechanism
-from tests.commands import run
+from ldpsql.testing import certificate, check_mechanism
+from tests import seeds
+from tests.commands import rows, run
 from tests.seeds import generator
 
 LETTERS = "pem(4, max_bytes=6, characters='abcdefghijklmnopqrstuvwxyz')"
 WORDS = {"the": 0.4, "of": 0.2, "street": 0.15, "streak": 0.1, "a": 0.1, "": 0.05}
+SEEDS = 1 << 32
 RNG = generator(__name__)
 
 
@@ -118,7 +117,7 @@ def ends_of_response(channel: Prefixes) -> list[int]:
 def test_the_sampler_itself_keeps_epsilon_by_an_independent_derivation() -> None:
     """Count the words of the sampler: the first decides level and seed alone, the second is cut into parts of the response."""
     channel = small(3, levels=3)
-    strings, first = all_letters(channel), random_words(10)
+    strings, first = all_letters(channel), seeds.words(10)
     ends = ends_of_response(channel)
     for word in first:
         chances = np.zeros((len(strings), 3), dtype=object)
@@ -139,7 +138,7 @@ def test_the_sampler_itself_keeps_epsilon_by_an_independent_derivation() -> None
 
 def test_level_and_seed_are_the_same_whatever_the_string() -> None:
     channel = small(5, length=6, letters=3, levels=4)
-    word, response = random_words(500), random_words(500)
+    word, response = seeds.words(500), seeds.words(500)
     strings = RNG.integers(0, 4, (20, channel.length)).astype(np.uint8)
     drawn = [channel.draw(np.tile(one, (500, 1)), sequence(word, response))[:, :2] for one in strings]
     assert all((other == drawn[0]).all() for other in drawn)
@@ -149,8 +148,8 @@ def test_levels_are_even_and_seeds_are_whole_random_bits() -> None:
     channel = small(3, length=7, levels=7)
     assert sum(channel.shares()) == 1
     assert max(channel.shares()) - min(channel.shares()) <= Fraction(1, SEEDS)
-    word = random_words(100)
-    drawn = channel.draw(np.zeros((100, 7), dtype=np.uint8), sequence(word, random_words(100)))
+    word = seeds.words(100)
+    drawn = channel.draw(np.zeros((100, 7), dtype=np.uint8), sequence(word, seeds.words(100)))
     assert (drawn[:, 1] == word >> np.uint64(32)).all()
 
 
@@ -158,7 +157,7 @@ def draws_with(channel: Prefixes, change: Any) -> Any:
     """Return a sampler that changes what it drew."""
     original = Prefixes.draw
 
-    def draw(self: Prefixes, values: Letters, words: Words = random_words) -> np.ndarray:
+    def draw(self: Prefixes, values: Letters, words: Words = seeds.words) -> np.ndarray:
         return np.asarray(change(self, values, original(self, values, words)))
 
     assert isinstance(channel, Prefixes)
@@ -186,7 +185,7 @@ def too_honest(channel: Prefixes, values: Letters, drawn: np.ndarray) -> np.ndar
 @pytest.mark.parametrize("bug", [level_by_value, uneven_seed, too_honest], ids=lambda bug: bug.__name__)
 def test_a_planted_bug_in_the_sampler_is_found(bug: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = mechanism(LETTERS)
-    channel = strings_of(made).channel
+    channel: Any = certify(made).channel
     assert audit.empirical(made, draws=50_000).passed
     monkeypatch.setattr(Prefixes, "draw", draws_with(channel, bug))
     assert not audit.empirical(made, draws=50_000).passed
@@ -195,9 +194,6 @@ def test_a_planted_bug_in_the_sampler_is_found(bug: Any, monkeypatch: pytest.Mon
 
 
 def test_a_channel_that_claims_less_than_it_realises_is_refused() -> None:
-    from ldpsql.privacy.certificate import certificate  # noqa: PLC0415
-    from ldpsql.privacy.claims import Epsilon, PureLdp  # noqa: PLC0415
-
     with pytest.raises(ldpsql.NotPrivate):
         certificate(small(3), PureLdp(Epsilon(Fraction(99, 100))))
 
@@ -226,8 +222,7 @@ def test_a_string_that_does_not_fit_is_refused_unless_a_value_stands_for_it() ->
             ldpsql.perturb(["fine", bad], LETTERS)
     with pytest.raises(MissingValue):
         ldpsql.perturb(["fine", None], LETTERS)
-    replaced = certify(mechanism("pem(4, 6, 'abc', outside='as:a', nulls='as:cab')"))
-    assert isinstance(replaced, CertifiedStrings)
+    replaced: Any = certify(mechanism("pem(4, 6, 'abc', outside='as:a', nulls='as:cab')"))
     assert replaced.outside_letters is not None
     assert replaced.outside_letters.tolist() == [1, 0, 0, 0, 0, 0]
     assert len(replaced.perturb(pa.array(["abc", "zebra", None]))) == 3
@@ -360,7 +355,7 @@ def test_multibyte_text_is_found_and_what_is_not_text_is_not() -> None:
 
 def test_noise_alone_gives_no_row(con: duckdb.DuckDBPyConnection) -> None:
     reports = certify(mechanism(LETTERS)).reports
-    drawn = np.stack([random_words(3000) % 2, random_words(3000) % SEEDS, random_words(3000) % reports.symbols], axis=1)  # type: ignore[union-attr]
+    drawn = np.stack([seeds.words(3000) % 2, seeds.words(3000) % SEEDS, seeds.words(3000) % reports.symbols], axis=1)  # type: ignore[union-attr]
     rows = ldpsql.heavy_hitters(reports.to_arrow(drawn), LETTERS, confidence=SURE)  # type: ignore[union-attr]
     assert len(rows) == 0
     assert rows.columns == ["value", "estimate", "std_error", "low", "high", "level", "reports"]
@@ -450,25 +445,23 @@ def test_reports_in_the_types_of_spark_are_read_too() -> None:
 
 
 def test_the_planned_error_is_that_of_the_last_level() -> None:
-    from ldpsql.estimates.planning import expected_error  # noqa: PLC0415
-
     made = mechanism(LETTERS)
-    channel = strings_of(made).channel
+    channel: Any = certify(made).channel
     reports = ldpsql.perturb(pa.array(["street"] * 5_000 + ["streak"] * 95_000), made)
     row = ldpsql.heavy_hitters(reports, made).row(1, named=True)
     assert row["value"] == "street"
-    expected = expected_error(made, 100_000).std_error
+    expected = rows("plan", "-n", "100000", "-m", LETTERS, "--epsilon", "4")[0]["std_error"]
     assert expected == pytest.approx(row["std_error"], rel=0.5)
     g, grown = channel.response.size, exp(4) - 1
     assert expected == pytest.approx(np.sqrt(2 / 1e5 * (grown + g) ** 2 / (g - 1)) / grown, rel=1e-6)
 
 
 def test_fewest_levels_are_chosen_and_more_make_errors_larger() -> None:
-    from ldpsql.estimates.planning import expected_error  # noqa: PLC0415
-
-    errors = [expected_error(mechanism(f"pem(4, 12, 'abc', levels={levels})"), 1000).std_error for levels in (2, 3, 6, 12)]
-    assert errors == sorted(errors)  # type: ignore[type-var]
-    assert strings_of(mechanism("pem(4, 12, 'abc')")).channel.levels == 2
+    each = [f"pem(4, 12, 'abc', levels={levels})" for levels in (2, 3, 6, 12)]
+    errors = [rows("plan", "-n", "1000", "-m", text, "--epsilon", "4")[0]["std_error"] for text in each]
+    assert errors == sorted(errors)
+    made: Any = certify(mechanism("pem(4, 12, 'abc')"))
+    assert made.channel.levels == 2
 
 
 def test_equal_reports_count_as_often_as_they_occur() -> None:

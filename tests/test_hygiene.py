@@ -21,11 +21,11 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 import ldpsql.polars
 from ldpsql import Key, privic
-from ldpsql.cli import app
 from ldpsql.errors import LdpError, UnknownName
 from ldpsql.errors.wording import without_values
 from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
+from tests.commands import main
 
 CANARY = "canary7f3a"  # a name, as that of a column or of an estimator could be
 NUMBER = "90417733"
@@ -353,7 +353,7 @@ def test_no_error_of_the_command_line_shows_a_value(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["ldpsql", "sql", path, "-c", sql])
     with pytest.raises(SystemExit) as stopped:
-        app.run()
+        main()
     output = capfd.readouterr()
     assert stopped.value.code != 0
     assert output.err.startswith("error")
@@ -416,7 +416,7 @@ def test_no_command_shows_a_value(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["ldpsql", *arguments])
     with pytest.raises(SystemExit) as stopped:
-        app.run()
+        main()
     output = capfd.readouterr()
     assert stopped.value.code != 0
     assert clean(output.out + output.err)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable
 
 import numpy as np
@@ -11,21 +10,19 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
-from ldpsql.channels import DenseChannel, IndependentBits, KeepOrSpread, native
-from ldpsql.channels.base import TOTAL
+from ldpsql import DenseChannel, KeepOrSpread
+from ldpsql.channels import native
 from ldpsql.channels.short_words import ShortWords
 from ldpsql.channels.splitmix import hashed
 from ldpsql.errors import InternalError
+from ldpsql.mechanisms import TOTAL, IndependentBits
+from tests import seeds
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason="installed without a C compiler, or LDPSQL_NATIVE is 0")
 
 WORDS, ROUNDS = 256, 4000  # a little more than a million words a structure
 BUFFER, LANES = 4096, 8  # of random.c: octets of a buffer, blocks side by side
 BLOCK = 512  # of kernels.h: draws at a time
-
-
-def any_words(count: int) -> NDArray[np.uint64]:
-    return np.frombuffer(secrets.token_bytes(8 * count), np.uint64)
 
 
 def given(words: NDArray[np.uint64]) -> Callable[[int], NDArray[np.uint64]]:
@@ -43,7 +40,7 @@ def given(words: NDArray[np.uint64]) -> Callable[[int], NDArray[np.uint64]]:
 def near(thresholds: list[int], count: int) -> NDArray[np.uint64]:
     """Return words: those at and next to each threshold, then random ones."""
     edges = [(threshold + step) % TOTAL for threshold in thresholds for step in (-1, 0, 1)]
-    return np.concatenate([np.array(edges, np.uint64), any_words(count)])[:count]
+    return np.concatenate([np.array(edges, np.uint64), seeds.words(count)])[:count]
 
 
 def short_words(channel: KeepOrSpread) -> ShortWords | None:
@@ -71,7 +68,7 @@ def test_keep_or_spread_draws_word_for_word_what_python_draws(size: int) -> None
                 words = np.concatenate([as_short(words), words])
             for start in range(0, len(words) - 2 * BLOCK, BLOCK // 4 if short else BLOCK):
                 part = words[start:][: 2 * BLOCK]
-                values = (any_words(BLOCK) % np.uint64(size)).astype(np.int32)
+                values = (seeds.words(BLOCK) % np.uint64(size)).astype(np.int32)
                 drawn = native.keep_or_spread(values, size, exact, part)
                 assert drawn is not None
                 np.testing.assert_array_equal(drawn, channel._draw(values, given(part), short))
@@ -81,7 +78,7 @@ def test_keep_or_spread_draws_word_for_word_what_python_draws(size: int) -> None
 def test_alias_tables_draw_word_for_word_what_python_draws(shape: tuple[int, int]) -> None:
     weights = np.zeros(shape, np.uint64)
     for row in weights:
-        cuts = np.unique(any_words(shape[1] - 1))
+        cuts = np.unique(seeds.words(shape[1] - 1))
         row[:] = np.diff(np.concatenate([[np.uint64(0)], cuts]), append=np.uint64(0))[: shape[1]]
     tables = DenseChannel(weights).tables
     thresholds = tables.threshold.ravel().tolist()
@@ -89,9 +86,9 @@ def test_alias_tables_draw_word_for_word_what_python_draws(shape: tuple[int, int
     edges = [(column << 64 - tables.bits) + threshold for column, threshold in zip(columns, thresholds, strict=True)]
     count = 1 << 19
     words = near(edges, count)
-    rows = np.concatenate([np.repeat(np.arange(shape[0]), 3 * tables.packed.shape[1]), any_words(count) % np.uint64(shape[0])])[
-        :count
-    ].astype(np.int32)
+    rows = np.concatenate(
+        [np.repeat(np.arange(shape[0]), 3 * tables.packed.shape[1]), seeds.words(count) % np.uint64(shape[0])]
+    )[:count].astype(np.int32)
     drawn = native.alias(rows, tables.packed, tables.bits, words)
     assert drawn is not None
     np.testing.assert_array_equal(drawn, tables._draw(rows, words))
@@ -103,8 +100,8 @@ def test_bits_are_word_for_word_those_of_python(size: int, other: int) -> None:
     for own in (TOTAL - 5, (1 << 62) + 1):
         channel = IndependentBits(size, own, other)
         for _ in range(100):
-            values = (any_words(WORDS) % np.uint64(size)).astype(np.int32)
-            words = np.concatenate([any_words(WORDS * width * places), near([own], WORDS)])
+            values = (seeds.words(WORDS) % np.uint64(size)).astype(np.int32)
+            words = np.concatenate([seeds.words(WORDS * width * places), near([own], WORDS)])
             drawn = native.bits(values, size, own, other, words)
             assert drawn is not None
             np.testing.assert_array_equal(drawn, channel._draw(values, given(words)))
@@ -115,8 +112,8 @@ def test_private_hashes_are_word_for_word_those_of_python(size: int, symbols: in
     spread = int(TOTAL / (symbols + 1.7))
     response = KeepOrSpread(symbols, TOTAL - (symbols - 1) * spread, spread)
     for _ in range(ROUNDS // 2):
-        values = (any_words(WORDS) % np.uint64(size)).astype(np.int32)
-        words = any_words(3 * WORDS)
+        values = (seeds.words(WORDS) % np.uint64(size)).astype(np.int32)
+        words = seeds.words(3 * WORDS)
         drawn = native.private_hash(values, size, symbols, spread, words)
         assert drawn is not None
         moved = response._draw(hashed(words[:WORDS], values, symbols), given(words[WORDS:]), short_words(response))
@@ -138,7 +135,7 @@ def test_a_position_that_the_channel_does_not_have_is_refused(value: int) -> Non
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 1000, 300_000])
 def test_an_order_exchanges_each_number_with_one_before_it_that_the_words_choose_exactly(count: int) -> None:
-    words = any_words(-(-(count // 2 + 100) // BLOCK) * BLOCK)
+    words = seeds.words(-(-(count // 2 + 100) // BLOCK) * BLOCK)
     halves, expected = iter(words.view(np.uint32).tolist()), []
     for number in range(count):
         product = next(halves) * (number + 1)
@@ -154,7 +151,7 @@ def test_an_order_exchanges_each_number_with_one_before_it_that_the_words_choose
 
 def test_an_order_does_not_read_beyond_the_words_that_are_given() -> None:
     with pytest.raises(InternalError):
-        native.permutation(3 * BLOCK, any_words(BLOCK))
+        native.permutation(3 * BLOCK, seeds.words(BLOCK))
     with pytest.raises(InternalError):  # a half of zeros never chooses among three
         native.permutation(3, np.zeros(4 * BLOCK, np.uint64))
 

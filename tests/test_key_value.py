@@ -22,7 +22,6 @@ from scipy.stats import binom, chi2
 import ldpsql
 from ldpsql import Domain, Epsilon, KeepOrSpread, KeyValueMechanism, Likelihood, certify
 from ldpsql.channels import KeyValue, Sets
-from ldpsql.channels.randomness import random_words
 from ldpsql.errors import (
     DuplicateKey,
     ImpossibleReport,
@@ -210,7 +209,7 @@ def test_an_audit_draws_from_sets_and_bounds_epsilon(name: str, padding: int) ->
 def test_an_audit_sees_sets_that_are_not_drawn_as_certified(name: str, bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = KeyValue.draw
 
-    def planted(self: KeyValue, values: Sets, words: Any = random_words) -> NDArray[Any]:
+    def planted(self: KeyValue, values: Sets, words: Any = seeds.words) -> NDArray[Any]:
         if bug == "no dummies":
             return drawn(replace(self, padding=1, keys=self.keys + self.padding - 1), values, words)
         if bug == "the first pair":

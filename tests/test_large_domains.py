@@ -13,7 +13,6 @@ import ldpsql
 from ldpsql import Estimate, KeepOrSpread, Likelihood, Status
 from ldpsql.channels import SetChannel, costs, native
 from ldpsql.channels.hashed import HashChannel
-from ldpsql.channels.randomness import random_words
 from ldpsql.channels.splitmix import hashed, hashing_to
 from ldpsql.errors import InvalidParameter, NotApplicable, NotReports
 from ldpsql.estimators import block_maximum, maximum_likelihood
@@ -26,6 +25,7 @@ from ldpsql.inference.solver.remembered import _SOLVED
 from ldpsql.mechanisms import TOTAL, OrthogonalHash, PrivateHash, base, certify
 from ldpsql.testing import estimate_counts
 from plugins.mechanisms.olh import Olh
+from tests import seeds
 
 VALUES, REPORTS = 10_000, 200_000
 MECHANISM = Olh(epsilon=1, domain=range(VALUES))
@@ -307,7 +307,7 @@ def test_every_function_is_drawn_equally_often(size: int) -> None:
 def test_a_private_seed_is_a_whole_random_word() -> None:
     channel = certify(Olh(epsilon=1, domain=range(9), seeds="private")).channel
     assert isinstance(channel, PrivateHash)
-    words = random_words(1000)
+    words = seeds.words(1000)
     calls = iter([words, np.zeros(1000, dtype=np.uint64)])
     drawn = channel.draw(np.zeros(1000, dtype=np.int32), lambda _: next(calls))
     assert (drawn[:, 0] == words).all()

@@ -16,12 +16,12 @@ from scipy import stats
 
 import ldpsql
 from ldpsql import KeepOrSpread, Key, certify
-from ldpsql.channels.randomness import random_words
 from ldpsql.errors import InvalidParameter
 from ldpsql.functions import id_bytes, registry
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import TOTAL, RepeatedHash, exp_below
 from ldpsql.mechanisms.base import CertifiedValues
+from tests import seeds
 
 FALSE_ALARM = 1e-9
 TEXT = "loloha(permanent=2, once=1, domain=['a', 'b', 'c', 'd', 'e'])"
@@ -213,7 +213,7 @@ def test_a_release_in_sql_does_not_pay_for_permanent_reports_of_loloha(key: Key,
 def test_a_seed_is_a_whole_random_word() -> None:
     channel = certified().channel
     assert isinstance(channel, RepeatedHash)
-    seeds = random_words(1000)
-    calls = iter([seeds])
+    words = seeds.words(1000)
+    calls = iter([words])
     drawn = channel.draw(np.zeros(1000, dtype=np.int32), lambda count: next(calls, np.zeros(count, dtype=np.uint64)))
-    assert (drawn[:, 0] == seeds).all()
+    assert (drawn[:, 0] == words).all()

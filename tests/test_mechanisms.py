@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ldpsql import Channel, DenseChannel, Epsilon, Mechanism, NotPrivate, certify
-from ldpsql.channels import SetChannel, TableChannel
+from ldpsql.channels import TableChannel
 from ldpsql.errors import InvalidParameter
 from ldpsql.functions import Line, registry
 from ldpsql.mechanisms import (
@@ -261,8 +261,7 @@ def test_stochastic_rounding_is_unbiased() -> None:
     ],
 )
 def test_set_mechanisms_support_as_often_as_the_papers_say(text: str, hit: float, miss: float | None) -> None:
-    channel = registry().mechanism(text.replace("range(50)", str(list(range(50))))).channel()
-    assert isinstance(channel, SetChannel)
+    channel: Any = registry().mechanism(text.replace("range(50)", str(list(range(50))))).channel()
     assert float(channel.hit) == pytest.approx(hit, rel=1e-3)
     assert float(channel.miss) == pytest.approx((6 - hit) / 49 if miss is None else miss, rel=1e-3)
 

@@ -15,10 +15,10 @@ import ldpsql
 from ldpsql import Charge, Key, certify
 from ldpsql.bulk.columns import Ahead, Permanent
 from ldpsql.bulk.staging import Staging
-from ldpsql.cli.perturb import perturb
 from ldpsql.errors import BudgetExceeded, InvalidParameter, KeyUnusable, SourceRefused, UnfinishedRun, WrongType
 from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
+from tests.commands import printed
 
 COLUMNS = {"city": "krr(epsilon=1, domain=['a', 'b', 'c'])", "age": "oue(epsilon=1, domain=[0, 1, 2])"}
 PEOPLE = 30
@@ -212,8 +212,8 @@ def test_what_has_no_permanent_reports_is_refused(con: DuckDBPyConnection, key: 
 def test_the_command_line_gives_permanent_reports(con: DuckDBPyConnection, key: Key, tmp_path: Path) -> None:
     con.execute(f"COPY people TO '{tmp_path}/people.parquet'")
     city, reports = COLUMNS["city"], f"{tmp_path}/reports.parquet"
-    options: dict[str, Any] = {"permanent": True, "key": tmp_path / "key", "user": "id", "keep": ["id"]}
-    perturb(f"{tmp_path}/people.parquet", reports, ["city"], [city], **options)
+    options = ("--permanent", "--key", f"{tmp_path}/key", "--user", "id", "--keep", "id")
+    printed("perturb", f"{tmp_path}/people.parquet", reports, "-c", "city", "-m", city, *options)
     frame = con.table("people").to_arrow_table()
     expected = ldpsql.perturb_once(frame, {"city": city}, key=key, user="id", keep=["id"])
     assert con.sql(f"FROM '{reports}' ORDER BY id").to_arrow_table().to_pylist() == expected.to_pylist()

@@ -17,9 +17,8 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.bulk import shuffling
-from ldpsql.functions import random_arrangement, random_order, random_parts
+from ldpsql.functions import random_arrangement, random_order, random_parts, text_literal
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.quoting import text_literal
 from ldpsql.testing import plausible
 from tests import seeds
 from tests.commands import printed

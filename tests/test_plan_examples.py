@@ -15,12 +15,10 @@ import pytest
 
 import ldpsql
 from ldpsql.errors import InvalidParameter, WrongType
-from ldpsql.estimates.asked import PlanQuestion
-from ldpsql.estimates.example import example_of, quartile_errors, rebinned
-from ldpsql.estimators import Floats
+from ldpsql.estimates.example import example_of
 from tests.commands import run
 
-ON_A_LINE = [question.value for question in PlanQuestion if question != PlanQuestion.RECTANGLES]
+ON_A_LINE = ("mean", "distribution", "ranges", "quantiles")
 COMPARED = ("hierarchy", "square_wave")
 
 
@@ -99,18 +97,6 @@ def test_an_example_has_a_step_for_each_whole_number_or_day_and_else_1024(
     assert example.step == pytest.approx(length)
     assert example.shares.sum() == pytest.approx(1)
     assert example.shares[0] > 0 < example.shares[-1]
-
-
-def test_rebinned_shares_keep_the_share_below_every_edge_that_both_have() -> None:
-    shares = np.array([[0.1, 0.2, 0.3, 0.4], [1.0, 0.0, 0.0, 0.0]])
-    assert rebinned(shares, 2) == pytest.approx(np.array([[0.3, 0.7], [1.0, 0.0]]))
-    assert rebinned(rebinned(shares, 8), 4) == pytest.approx(shares)
-
-
-def test_quartiles_are_the_first_steps_that_reach_them() -> None:
-    even: Floats = np.full(4, 0.25)
-    assert quartile_errors(np.array([[0.0, 0.25, 0.25, 0.5]]), even).tolist() == [[1.0, 1.0, 1.0]]
-    assert not quartile_errors(even[None], even).any()
 
 
 @pytest.mark.parametrize(

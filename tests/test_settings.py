@@ -15,7 +15,7 @@ import ldpsql
 from ldpsql import settings
 from ldpsql.errors import BadSettings, InvalidSpec, UnknownName
 from ldpsql.functions import Registry, fingerprint, registry, text_literal
-from ldpsql.sql.named import mechanism_of, sql_call
+from ldpsql.sql.named import sql_call
 
 
 def write(path: Path, text: str) -> None:
@@ -59,14 +59,13 @@ def test_the_names_of_a_connection_are_mechanisms_in_functions_that_take_it(tmp_
         ldpsql.perturb_copy(con, "people", tmp_path / "reports.parquet", {"city": "borough"})
         ldpsql.perturb_table(con, "people", "reports", {"city": "Borough"})
         assert con.sql("SELECT count(*) FROM reports").fetchall() == [(20,)]
-        assert mechanism_of("borough", con) == registry().mechanism(text)
-        assert mechanism_of("krr(1, [1, 2])", con) == registry().mechanism("krr(1, [1, 2])")
+        assert ldpsql.estimate(con.table("reports"), "city", text).diagnosis.record == "recorded"
         with pytest.raises(UnknownName, match="no mechanism named 'town'"):
             ldpsql.perturb_table(con, "people", "others", {"city": "town"})
         if catalog == "ldp":
             assert ldpsql.estimate_groups(con, "reports", "shares", report="city", keys=["city"], mechanism="borough") <= 2
     with ldpsql.connect() as other, pytest.raises(UnknownName):
-        mechanism_of("borough", other)
+        ldpsql.perturb_copy(other, f"{tmp_path}/reports.parquet", tmp_path / "others.parquet", {"city": "borough"})
 
 
 def test_the_settings_of_one_test_do_not_stay_for_the_next() -> None:
@@ -77,7 +76,7 @@ def test_a_macro_that_is_not_of_ldpsql_names_no_mechanism() -> None:
     with ldpsql.connect() as con:
         con.execute("CREATE SCHEMA m; CREATE MACRO m.borough() AS ldp.krr(1, [1, 2])")
         with pytest.raises(UnknownName):
-            mechanism_of("borough", con)
+            ldpsql.perturb_table(con, "SELECT 1 AS x", "reports", {"x": "borough"})
 
 
 DAYS = {"type": "date32[day]", "values": ["2026-01-01", "2026-01-02"]}
@@ -220,7 +219,7 @@ def test_a_wrong_entry_is_named_with_its_file_and_no_value_goes_along(
     write(tmp_path / "own.toml", text)
     monkeypatch.setenv("LDPSQL_CONFIG", str(tmp_path / "own.toml"))
     with pytest.raises(BadSettings, match=complaint) as caught:
-        settings.load()
+        Registry.load()
     assert "\n" not in caught.value.message
     assert CANARY not in str(caught.value)
     assert not [name for name, variable in variables_within(caught.value) if CANARY in repr(variable)]
@@ -236,7 +235,7 @@ def test_bytes_that_are_not_text_are_refused_without_them(tmp_path: Path, monkey
     (tmp_path / "ldpsql.toml").write_bytes(b"a = '\xff\xfe'")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadSettings, match=r"ldpsql\.toml cannot be read: it is not TOML in UTF-8"):
-        settings.load()
+        Registry.load()
 
 
 def test_paths_of_the_ledger_are_relative_to_the_file_that_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from ldpsql.estimators import Estimator, Floats, Likelihood, sharing
 from ldpsql.estimators.sharing.neighbours import runs_of
 from ldpsql.functions import in_order, registry
 from ldpsql.inference.operators import KeepOrSpreadOperator
+from ldpsql.testing import operator_of
 from tests.seeds import generator
 
 RNG = generator(__name__)
@@ -82,8 +83,6 @@ def test_too_few_groups_have_no_neighbours(groups: int) -> None:
 
 def test_reports_that_are_no_votes_are_left_to_the_common_mean() -> None:
     mechanism = registry().mechanism("square_wave(epsilon=1, low=0, high=4, bins=4)")
-    from ldpsql.inference.counting import operator_of  # noqa: PLC0415
-
     operator = operator_of(mechanism)
     counts = np.repeat(np.eye(operator.outputs), 3, axis=0)
     prior = sharing.Prior((0.25,) * 4, (0.1,) * 4, (1 / 17,) * 17)

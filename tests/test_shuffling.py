@@ -25,9 +25,9 @@ from ldpsql.bulk.orders import Order
 from ldpsql.bulk.shuffling import Scattered, permutation, scatter, sizes
 from ldpsql.bulk.sinks import Form
 from ldpsql.channels import Weights
-from ldpsql.channels.randomness import random_words
 from ldpsql.errors import InvalidParameter, SourceRefused
 from ldpsql.functions import random_arrangement
+from tests import seeds
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
 ROWS, FILES = 40_000, 8
@@ -66,7 +66,7 @@ def says_nothing(reports: list[str]) -> bool:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 1000, 1001])
 def test_sizes_of_buckets_are_exact_for_any_number_of_rows(count: int) -> None:
-    chosen = random_words(-(-count // 8)).view(np.uint8)[:count] & np.uint8(255)
+    chosen = seeds.words(-(-count // 8)).view(np.uint8)[:count] & np.uint8(255)
     assert np.array_equal(sizes(chosen), np.bincount(chosen, minlength=256))
 
 
@@ -75,10 +75,10 @@ def test_sizes_of_buckets_are_exact_for_any_number_of_rows(count: int) -> None:
 
 def tied(count: int) -> Weights:
     """Return words of which those for the digits are all the same, so that only ties are left to be told apart."""
-    return np.zeros(count, dtype=np.uint64) if count == 1 else random_words(count)
+    return np.zeros(count, dtype=np.uint64) if count == 1 else seeds.words(count)
 
 
-@pytest.mark.parametrize("words", [random_words, tied])
+@pytest.mark.parametrize("words", [seeds.words, tied])
 def test_all_orders_of_four_are_equally_likely(words: Any) -> None:
     orders = Counter(tuple(permutation(4, words).to_pylist()) for _ in range(2_000))
     assert equally_likely(orders, 24)

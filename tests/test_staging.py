@@ -15,7 +15,6 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from ldpsql import Charge, perturb_copy
-from ldpsql.bulk.staging import Staging, staging_folder
 from ldpsql.errors import DestinationRefused, UnfinishedRun
 from ldpsql.ledger import Ledger, Policy
 
@@ -48,7 +47,7 @@ def test_a_folder_with_the_files_of_others_is_not_replaced(db: DuckDBPyConnectio
         perturb_copy(db, "people", "out", {"city": CITY}, replace=True, charge=Charge(ledger, "people"))
     assert mine.read_text() == "mine"
     assert ledger.history() == []
-    assert not staging_folder(tmp_path / "out").exists()
+    assert not (tmp_path / ".out.ldpsql").exists()
     mine.unlink()
     if name.startswith("deeper"):
         mine.parent.rmdir()
@@ -72,7 +71,7 @@ def test_a_file_that_comes_while_a_run_draws_is_not_deleted(db: DuckDBPyConnecti
 
 @pytest.mark.parametrize("name", ["mine.txt", "part-1", "drawn-00000.parquet"])
 def test_the_files_of_others_in_the_staging_folder_stay(db: DuckDBPyConnection, tmp_path: Path, name: str) -> None:
-    staged = staging_folder(tmp_path / "out")
+    staged = tmp_path / ".out.ldpsql"
     staged.mkdir()
     (staged / name).write_text("mine")
     for replace in (False, True):
@@ -85,10 +84,10 @@ def test_a_link_in_the_place_of_the_staging_folder_is_not_followed(db: DuckDBPyC
     Path("mine").mkdir()
     Path("mine", "state.json").write_text("mine")
     for target in ("mine", "nowhere", "mine/state.json"):
-        staging_folder(tmp_path / "out").symlink_to(tmp_path / target)
+        (tmp_path / ".out.ldpsql").symlink_to(tmp_path / target)
         with pytest.raises(DestinationRefused, match="link"):
             perturb_copy(db, "people", "out", {"city": CITY}, replace=True)
-        staging_folder(tmp_path / "out").unlink()
+        (tmp_path / ".out.ldpsql").unlink()
     assert Path("mine", "state.json").read_text() == "mine"
     assert not Path("nowhere").exists()
 
@@ -97,7 +96,7 @@ def test_a_link_in_the_place_of_the_staging_folder_is_not_followed(db: DuckDBPyC
 def test_a_state_that_cannot_be_read_is_refused_and_can_be_replaced(
     db: DuckDBPyConnection, tmp_path: Path, state: bytes | None
 ) -> None:
-    staged = staging_folder(tmp_path / "out")
+    staged = tmp_path / ".out.ldpsql"
     (staged / "part-00000").mkdir(parents=True)
     if state is None:
         (staged / "state.json").mkdir()
@@ -141,14 +140,11 @@ def test_a_disk_that_fails_is_refused_in_words_and_publishes_nothing_or_all(
 
 
 def test_what_a_killed_run_left_half_written_is_removed(db: DuckDBPyConnection, tmp_path: Path) -> None:
-    left = staging_folder(tmp_path / "out") / "drawn-00000.tmp"
+    left = (tmp_path / ".out.ldpsql") / "drawn-00000.tmp"
     left.mkdir(parents=True)
     (left / "part-00000").write_bytes(b"half")
     perturb_copy(db, "people", "out", {"city": CITY})
     assert rows(db, "out/*.parquet") == ROWS
-    assert sorted(os.listdir()) == ["out"]
-    with Staging.at(tmp_path / "other", ".parquet"):
-        assert staging_folder(tmp_path / "other").exists()
     assert sorted(os.listdir()) == ["out"]
 
 

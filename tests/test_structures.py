@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from ldpsql import Channel, DenseChannel, Epsilon, InvalidParameter, KeepOrSpread, SetReports
 from ldpsql.channels.bits import bits_of, coins, words_of
 from ldpsql.channels.galois import Field
-from ldpsql.channels.randomness import random_words
 from ldpsql.channels.splitmix import hashed, splitmix
 from ldpsql.domains.distinct import _hashes, taken
 from ldpsql.errors import ImpossibleReport
@@ -41,6 +40,7 @@ from ldpsql.mechanisms import (
     prime_power,
 )
 from ldpsql.testing import check_sampler
+from tests import seeds
 from tests.properties import patient
 
 Words = Callable[[int], np.ndarray]
@@ -77,39 +77,39 @@ def test_independent_bits_are_their_weights_over_all_bit_strings(own: int, other
         assert Fraction(counted[bits], len(drawn)) == chance
 
 
-def forgets_to_reset(self: IndependentBits, values: np.ndarray, words: Words = random_words) -> np.ndarray:
+def forgets_to_reset(self: IndependentBits, values: np.ndarray, words: Words = seeds.words) -> np.ndarray:
     bits = coins(self.other, len(values), words)
     own = (words(len(values)) < np.uint64(self.own)).astype(np.uint64) << values.astype(np.uint64)
     return ((bits & np.uint64(2**self.size - 1)) | own)[:, None]
 
 
-def always_holds_the_value(self: Subsets, values: np.ndarray, words: Words = random_words) -> np.ndarray:
+def always_holds_the_value(self: Subsets, values: np.ndarray, words: Words = seeds.words) -> np.ndarray:
     return DRAW_SUBSETS(Subsets(self.size, self.chosen, TOTAL - 1), values, words)
 
 
-def keeps_with_one_half(self: PrivateHash, values: np.ndarray, words: Words = random_words) -> np.ndarray:
+def keeps_with_one_half(self: PrivateHash, values: np.ndarray, words: Words = seeds.words) -> np.ndarray:
     half = KeepOrSpread(3, TOTAL // 2, TOTAL // 4)
     return DRAW_HASHED(PrivateHash(self.size, half), values, words)
 
 
-def hands_out_one_seed(self: PrivateHash, values: np.ndarray, words: Words = random_words) -> np.ndarray:
+def hands_out_one_seed(self: PrivateHash, values: np.ndarray, words: Words = seeds.words) -> np.ndarray:
     return DRAW_HASHED(self, values, lambda count: np.full(count, words(1)[0]))
 
 
-def seeds_by_value(self: PrivateHash, values: np.ndarray, words: Words = random_words) -> np.ndarray:
+def seeds_by_value(self: PrivateHash, values: np.ndarray, words: Words = seeds.words) -> np.ndarray:
     drawn = DRAW_HASHED(self, values, words)
     seeds = drawn[:, 0] & ~np.uint64(1) | (values % 2).astype(np.uint64)
     y = self.response.draw(hashed(seeds, values, self.response.size), words)
     return np.stack([seeds, y.astype(np.uint64)], axis=1)
 
 
-def one_seed_twice_as_often(self: OrthogonalHash, values: np.ndarray, words: Words = random_words) -> np.ndarray:
+def one_seed_twice_as_often(self: OrthogonalHash, values: np.ndarray, words: Words = seeds.words) -> np.ndarray:
     seeds = DRAW_ORTHOGONAL(self, values, words) // self.response.size
     seeds[seeds == 1] = 0
     return seeds * np.int32(self.response.size) + self.response.draw(self._hash(seeds, values), words)
 
 
-def no_noise(self: Convolution, values: np.ndarray, words: Words = random_words) -> np.ndarray:
+def no_noise(self: Convolution, values: np.ndarray, words: Words = seeds.words) -> np.ndarray:
     return values + np.int32(1)
 
 

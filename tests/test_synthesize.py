@@ -17,7 +17,6 @@ import ldpsql
 from ldpsql import synthesize
 from ldpsql.channels.randomness import Words
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.synthetic import MOST_ROWS
 from ldpsql.functions import drawn_cells
 from tests.commands import app
 
@@ -79,7 +78,7 @@ def test_groups_occur_as_often_as_they_have_reports(con: DuckDBPyConnection) -> 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("shares, -1", "whole number"), ("shares, NULL", "whole number"), (f"shares, {MOST_ROWS + 1}", "whole number"),
+        ("shares, -1", "whole number"), ("shares, NULL", "whole number"), ("shares, 100_000_001", "whole number"),
         ("shares, 'many'", "whole number"), ("shares, 1.5", "whole number"), ("unknown, 1", "share is NULL"),
         ("zero, 1", "share is NULL"), ("empty, 1", "no estimate"), ("raw, 1", "from an estimate"), ("named, 1", "rename"),
     ],

@@ -14,13 +14,14 @@ import ldpsql
 from ldpsql import Estimate, Likelihood, certify
 from ldpsql.errors import InvalidDomain, InvalidParameter, WrongType
 from ldpsql.estimates.answers import Answer
-from ldpsql.estimates.conditions import TableCells, python_condition
+from ldpsql.estimates.conditions import python_condition
 from ldpsql.estimates.contrasts import p_values, two_ratios
 from ldpsql.estimates.estimate import estimate_likelihood
 from ldpsql.estimates.ratios import Pair, Two, fieller, statistic
 from ldpsql.estimators import Floats
 from ldpsql.functions import Columns, Estimates, Share, difference, independence, registry
 from ldpsql.inference.operators import operator
+from ldpsql.questions import TableCells
 from tests.seeds import generator
 
 RNG = generator(__name__)

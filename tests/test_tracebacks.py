@@ -21,11 +21,11 @@ import pytest
 import ldpsql
 import ldpsql.polars
 from ldpsql import Counts, Domain, Key, Ledger, Policy
-from ldpsql.cli import app
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import boundary
 from ldpsql.functions import CertifiedMechanism, registry
 from ldpsql.mechanisms.base import CertifiedPairs
+from tests.commands import main
 
 CANARY, NUMBER = "canary7f3a", 90417733
 KRR, OUE, LAPLACE = "krr(1, ['a', 'b'])", "oue(1, ['a', 'b'])", "laplace(1, 0, 5)"
@@ -398,6 +398,6 @@ def test_the_command_line_leaves_without_values(arguments: list[str], tmp_path: 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["ldpsql", *arguments])
     with pytest.raises(SystemExit) as stopped:
-        app.run()
+        main()
     assert stopped.value.code != 0
     assert leaks(stopped.value) == []

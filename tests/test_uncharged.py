@@ -18,6 +18,7 @@ import ldpsql.polars
 from ldpsql import Charge
 from ldpsql.bulk.sources import Frame
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LedgerMissing, UnchargedReports, UnknownName, WrongType
+from ldpsql.functions import CertifiedMechanism
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.configured import first_draw, warn_once
 
@@ -90,7 +91,7 @@ def test_each_draw_is_charged_and_nothing_is_drawn_beyond_the_budget(
         WAYS[way](Charge(ledger, "people"))
         assert spent(ledger) == [str(number + 1)]
     assert {row["state"] for row in ledger.history()} == {"published"}
-    monkeypatch.setattr("ldpsql.mechanisms.certified.CertifiedMechanism.perturb", pytest.fail)
+    monkeypatch.setattr(CertifiedMechanism, "perturb", pytest.fail)
     with pytest.raises(BudgetExceeded):
         WAYS[way](Charge(ledger, "people"))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,12 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from duckdb import DuckDBPyConnection
-from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql.cli.app import app
 from ldpsql.errors import LdpError, NotApplicable, OtherMechanism
 from ldpsql.functions import text_literal
+from tests.commands import rows
 from tests.laws.subjects import ESTIMATORS, LISTED, SMALL, mechanism, of_pairs, reports, truth
 
 VALUES = [name for name in LISTED if not of_pairs(name)]
@@ -59,13 +57,12 @@ def test_every_road_leads_to_the_same_estimate(con: DuckDBPyConnection, tmp_path
         f"FROM (SELECT ldp.counts(x) AS c FROM (SELECT x, row_number() OVER () % 3 AS g FROM '{path}') GROUP BY g)",
     )
     for query in sql:
-        rows = [row for (row,) in con.execute(query).fetchall()]
-        assert [row["value"] for row in rows] == expected.values.values.to_pylist()
-        assert [row["estimate"] for row in rows] == pytest.approx(shares, abs=1e-12)
-        assert [row["std_error"] or np.inf for row in rows] == pytest.approx(errors, rel=1e-9)
+        found = [row for (row,) in con.execute(query).fetchall()]
+        assert [row["value"] for row in found] == expected.values.values.to_pylist()
+        assert [row["estimate"] for row in found] == pytest.approx(shares, abs=1e-12)
+        assert [row["std_error"] or np.inf for row in found] == pytest.approx(errors, rel=1e-9)
     if turn % 4 == 0:
-        arguments = ["estimate", str(path), "-c", "x", "-m", str(one), "--estimator", estimator, "--format", "json"]
-        printed = json.loads(CliRunner().invoke(app, arguments, catch_exceptions=False).stdout)
+        printed = rows("estimate", str(path), "-c", "x", "-m", str(one), "--estimator", estimator)
         assert [row["estimate"] for row in printed] == pytest.approx(shares, abs=1e-9)
 
 

@@ -96,7 +96,7 @@ MUTANTS = (
         "range((weight & -weight).bit_length() - 1, 64)",
         "range((weight & -weight).bit_length(), 64)",
         "other bits of unary encodings have a chance without its last digit",
-        "tests/test_channels.py::test_bits_are_set_by_exactly_as_many_words_as_their_weight",
+        "tests/test_structures.py::test_independent_bits_are_their_weights_over_all_bit_strings",
     ),
     Mutant(
         "ldpsql/channels/subsets.py",
