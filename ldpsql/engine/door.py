@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -32,14 +31,13 @@ _in_python = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_draw)  # kept: C m
 
 @cache
 def open_door() -> ctypes.CDLL | str:
-    """Give every database that the process opens from now on the functions; return their library, or why there is none.
+    """Give every database that the process opens from now on the functions; return their library, or why there is none."""
+    import _duckdb  # noqa: PLC0415  # slow to import; it is the library of DuckDB that calls the functions
 
-    It is the library of DuckDB that calls them, so DuckDB must have been imported.
-    """
     if os.environ.get("LDPSQL_NATIVE") == "0":
         return "LDPSQL_NATIVE is 0"
     try:
-        kernels, duckdb = ctypes.CDLL(str(_KERNELS)), ctypes.CDLL(sys.modules["_duckdb"].__file__)
+        kernels, duckdb = ctypes.CDLL(str(_KERNELS)), ctypes.CDLL(_duckdb.__file__)
         duckdb.duckdb_library_version.restype = ctypes.c_char_p
         version = duckdb.duckdb_library_version().decode()
         kernels.ldpsql_version.restype = ctypes.c_uint32
