@@ -250,7 +250,7 @@ def test_the_commands_write_a_document_its_vectors_and_its_module(tmp_path: Path
     assert made.returncode == 0, made.stderr
     drawn = run("vectors", "-m", "city.json", "-n", "7", cwd=tmp_path)
     lines = [json.loads(line) for line in drawn.stdout.splitlines()]
-    assert [line.keys() for line in lines] == [{"value", "words", "report"}] * 7
+    assert [line.keys() for line in lines] == [{"value", "position", "words", "report"}] * 7
     written = run("export-client", "-m", "city.json", "-o", "city.mjs", cwd=tmp_path)
     assert "bytes" in written.stderr
     assert (tmp_path / "city.mjs").read_text(encoding="utf-8") == module(registry().mechanism("krr(1, ['a', 'b'])"))

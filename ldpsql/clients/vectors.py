@@ -29,7 +29,10 @@ V = TypeVar("V")
 
 
 def vectors(mechanism: Mechanism, count: int, words: Words = random_words) -> Iterator[dict[str, Any]]:
-    """Yield draws of values chosen at random: ``value`` and ``report`` as JSON, and ``words`` as 16 hexadecimal digits each.
+    """Yield draws of values chosen at random: ``value``, its ``position`` in the domain, ``words`` and the ``report``, as JSON.
+
+    The position of a row is those of its columns, of a set of pairs each key's with where the number lies between the ends.
+    A word is 16 hexadecimal digits.
 
     Args:
         mechanism: the mechanism.
@@ -76,14 +79,17 @@ def _places(size: int, count: int) -> Weights:
 def _drawn(certified: Exported, column: pa.Array, words: Words) -> Iterator[dict[str, Any]]:
     """Yield the draws of some values."""
     if isinstance(certified, CertifiedPairs):
-        sets = certified.values.sets(column)
-        drawn, used = _each(certified.channel, [sets.at(place) for place in range(len(sets))], words)
+        together = certified.values.sets(column)
+        sets = [together.at(place) for place in range(len(together))]
+        positions = [[*zip(one.keys.tolist(), one.places.tolist(), strict=True)] for one in sets]
+        drawn, used = _each(certified.channel, sets, words)
     else:
-        each = _in_step if certified.channel.in_step else _one_by_one
-        drawn, used = each(certified.channel, certified.codes(column), words)
+        each, codes = _in_step if certified.channel.in_step else _one_by_one, certified.codes(column)
+        positions = codes.tolist()
+        drawn, used = each(certified.channel, codes, words)
     reports = report_json(certified.reports, certified.shown(drawn))
-    for value, taken, report in zip(value_json(certified.values, column), used, reports, strict=True):
-        yield {"value": value, "words": [f"{word:016x}" for word in taken], "report": report}
+    for value, position, taken, report in zip(value_json(certified.values, column), positions, used, reports, strict=True):
+        yield {"value": value, "position": position, "words": [f"{word:016x}" for word in taken], "report": report}
 
 
 def _in_step(channel: Channel, positions: Codes, words: Words) -> tuple[Drawn, list[list[int]]]:
