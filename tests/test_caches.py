@@ -49,30 +49,19 @@ def test_a_cache_drops_what_was_not_used_for_longest() -> None:
     assert (len(cache), cache.bytes) == (0, 0)
 
 
-def test_the_latest_value_stays_however_large() -> None:
-    cache: ByteCache[int, np.ndarray] = ByteCache(KILOBYTE)
-    cache.put(1, np.zeros(10))
-    cache.put(2, np.zeros(10_000))
-    assert cache.get(1) is None
-    assert cache.get(2) is not None
-
-
-def test_values_that_grow_while_they_are_used_are_weighed_again() -> None:
+def test_the_latest_value_stays_however_large_and_values_that_grow_are_weighed_again() -> None:
+    small: ByteCache[int, np.ndarray] = ByteCache(KILOBYTE)
+    small.put(1, np.zeros(10))
+    small.put(2, np.zeros(10_000))
+    assert [small.get(key) is None for key in (1, 2)] == [True, False]
     cache: ByteCache[int, Growing] = ByteCache(10 * KILOBYTE)
-    for key in range(8):
-        cache.put(key, Growing())
+    grown = [cache.remembered(key, lambda _: Growing()) for key in range(8)]
     for key in range(4):
-        value = cache.get(key)
-        assert value is not None
-        value.array = np.zeros(KILOBYTE)
+        assert cache.remembered(key, lambda _: Growing()) is grown[key]  # made once while it is kept
+        grown[key].array = np.zeros(KILOBYTE)
     cache.put(8, Growing())
     assert cache.bytes <= cache.limit
     assert cache.get(8) is not None
-
-
-def test_a_value_is_made_once_while_it_is_kept() -> None:
-    cache: ByteCache[int, list[int]] = ByteCache(KILOBYTE)
-    assert cache.remembered(5, lambda key: [key]) is cache.remembered(5, lambda key: [key])
 
 
 def test_mechanisms_in_many_cycles_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
@@ -18,7 +16,6 @@ from numpy.typing import NDArray
 
 from ldpsql import Channel, DenseChannel, Epsilon, InvalidParameter, KeepOrSpread
 from ldpsql.channels import TableChannel
-from ldpsql.channels.randomness import random_words
 from ldpsql.errors import PrivacyLeakWarning
 from ldpsql.mechanisms import TOTAL, Convolution, IndependentBits, Subsets, exp_below, floor_mixing
 from ldpsql.testing import check_rows, check_sampler, insecure_words_for_tests
@@ -213,30 +210,6 @@ def test_weights_cannot_be_changed_after_the_channel_was_made() -> None:
 )
 def test_a_million_draws_follow_the_channel(channel: Channel) -> None:
     check_sampler(channel, 1_000_000)
-
-
-def test_threads_and_forked_workers_never_repeat_random_bits() -> None:
-    blocks: list[bytes] = []
-    threads = [threading.Thread(target=lambda: blocks.extend(random_words(4).tobytes() for _ in range(500))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    blocks += [block for _ in range(8) for block in forked_blocks(200)]
-    assert len(blocks) == 8 * 500 + 8 * 200
-    assert len(set(blocks)) == len(blocks)
-
-
-def forked_blocks(count: int) -> list[bytes]:
-    reading, writing = os.pipe()
-    if not os.fork():
-        os.write(writing, random_words(4 * count).tobytes())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        data = pipe.read()
-    os.wait()
-    return [data[i : i + 32] for i in range(0, len(data), 32)]
 
 
 def test_a_seeded_source_says_that_it_protects_nobody_and_repeats() -> None:

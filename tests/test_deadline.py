@@ -10,13 +10,12 @@ import pytest
 from duckdb import DuckDBPyConnection, Error
 
 from ldpsql import Status
-from ldpsql.errors import InvalidParameter, OutOfTime
+from ldpsql.errors import OutOfTime
 from ldpsql.estimators import check
 from ldpsql.functions import Mean, Quantile, Quantiles, RangeShare, registry
 from ldpsql.inference.deadline import soonest, until
-from ldpsql.inference.operators import ProductOperator
 from ldpsql.mechanisms import base
-from ldpsql.testing import DenseOperator, estimate_counts, operator_of
+from ldpsql.testing import estimate_counts, operator_of
 
 FIVE_THOUSAND = "ldp.oue(1, range(5000))"
 
@@ -123,11 +122,6 @@ def test_a_deadline_holds_for_lists_of_reports_over_many_values(con: DuckDBPyCon
     with pytest.raises(Error, match="LDP407"):
         con.execute("SELECT ldp.ibu(r, m(), deadline := 0.05) FROM lists")
     assert process_time() - before < 5  # 14 before, and 3.5 GB
-
-
-def test_lists_of_reports_that_need_too_large_a_table_are_refused_before_it_is_made() -> None:
-    with pytest.raises(InvalidParameter, match=r"lists of reports and all values would take 3.0 GiB"):
-        ProductOperator(DenseOperator(np.eye(1000)), np.zeros(400_000, dtype=np.int64), np.ones(400_000, dtype=np.int64))
 
 
 def test_an_estimate_without_a_deadline_is_refused_when_it_takes_too_long(

@@ -16,13 +16,10 @@ from ldpsql import Estimator, Likelihood, Mechanism, certify
 from ldpsql.channels import SetChannel
 from ldpsql.estimates import spans
 from ldpsql.estimates.estimate import estimate_likelihood
-from ldpsql.estimates.measures import cut_to
 from ldpsql.functions import Estimates, Functional, Mean, Quantile, RangeShare, Variance, registry
 from ldpsql.inference.goodness import known_law, log_p_within
-from ldpsql.inference.operators import SupportOperator, packed, supports
-from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
-from ldpsql.questions import Measure
-from ldpsql.testing import DenseOperator, estimate_counts, operator_of
+from ldpsql.inference.operators import SupportOperator, packed
+from ldpsql.testing import estimate_counts, operator_of
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
@@ -117,12 +114,6 @@ def test_one_or_two_sets_say_nothing_of_a_number(spec: str, n: int) -> None:
         assert (measured.high == high).all()
 
 
-def test_shares_that_add_up_to_more_than_one_by_rounding_are_one() -> None:
-    above, unknown = np.array([1 + 2**-52]), np.array([np.inf])
-    cut = cut_to(Measure(above, unknown, -unknown, unknown), 0.0, 1.0, np.array([False]))
-    assert (cut.estimate[0], cut.low[0], cut.high[0]) == (1.0, 0.0, 1.0)
-
-
 def test_simultaneous_intervals_hold_all_together_and_are_wider_on_both_sides() -> None:
     spec = mechanism("krr(1, [0,1,2,3,4,5,6,7])")
     counts = RNG.multinomial(N, operator_of(spec).forward(TRUTH), REPEATS).astype(np.float64)
@@ -147,20 +138,6 @@ def test_exact_counts_give_the_exact_numbers() -> None:
         assert measured.low[0] <= measured.estimate[0] <= measured.high[0]
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_errors_are_those_of_the_full_covariance(dense: bool) -> None:
-    spec = mechanism("krr(1, [0,1,2,3,4,5,6,7])")
-    op = operator_of(spec)
-    likelihood = Likelihood(
-        DenseOperator(op.matrix()) if dense else op, RNG.multinomial(N, op.forward(TRUTH), 1).astype(np.float64)
-    )
-    estimate = estimate_likelihood(spec, likelihood, ibu())
-    expected = op.forward(estimate.fit.theta)[0]
-    covariance, _ = tangent_inverse((op.matrix() / expected) @ op.matrix().T)
-    for functional, c in ((Mean(), np.arange(8.0)), (RangeShare(2, 4), np.array([0, 0, 1, 1, 1, 0, 0, 0.0]))):
-        assert functional.measure(estimate).std_error[0] == pytest.approx(np.sqrt(c @ covariance @ c / N), rel=1e-6)
-
-
 @pytest.mark.parametrize("spec", SPECS)
 def test_the_covariance_of_an_estimate_gives_the_error_of_any_number(spec: str) -> None:
     drawn = estimates(spec, 2)
@@ -180,17 +157,6 @@ def test_groups_together_are_groups_alone() -> None:
                 assert functional.measure(alone).high[0] == pytest.approx(measured.high[i], abs=1e-9)
 
 
-def test_the_interval_of_a_quantile_from_some_sets_is_near_that_from_all_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = 1000
-    counts = RNG.multinomial(N, np.full(size, 1 / size)).astype(np.float64)[None]
-    many = estimate_counts(registry().mechanism({"mechanism": "krr", "epsilon": 9, "domain": range(size)}), counts, ibu())
-    exact = Quantile(0.3).measure(many)
-    monkeypatch.setattr(spans, "_CELLS", 50 * size)
-    some = Quantile(0.3).measure(many)
-    assert some.low[0] <= some.estimate[0] == exact.estimate[0] <= some.high[0]
-    assert np.abs([some.low[0] - exact.low[0], some.high[0] - exact.high[0]]).max() <= size / 50  # the distance of even sets
-
-
 def test_the_interval_of_a_quantile_of_many_values_is_found_near_it(monkeypatch: pytest.MonkeyPatch) -> None:
     size = 1000
     counts = np.zeros((2, size))
@@ -202,18 +168,6 @@ def test_the_interval_of_a_quantile_of_many_values_is_found_near_it(monkeypatch:
         alone = Quantile(0.48).measure(estimate_counts(spec, counts[group : group + 1], ibu()))
         assert (both.low[group], both.high[group]) == (alone.low[0], alone.high[0])
         assert both.estimate[group] - 8 <= both.low[group] <= both.high[group] <= both.estimate[group] + 8
-
-
-def test_functionals_of_hashes_are_the_same_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = registry().mechanism({"mechanism": "olh", "epsilon": 2, "domain": range(3000)})
-    chances = operator_of(spec).forward(np.full(3000, 1 / 3000))
-    drawn = estimate_counts(spec, RNG.multinomial(N, chances / chances.sum(), 2).astype(np.float64), ibu())
-    c = RNG.random((3000, 7))
-    likelihood, of = drawn.likelihood, drawn.likelihood.operator.functionals
-    whole = of(likelihood.shares, likelihood.n, drawn.fit.theta, c)
-    monkeypatch.setattr(supports, "_FUNCTIONALS", 1)
-    pieces = of(likelihood.shares, likelihood.n, drawn.fit.theta, c)
-    assert np.stack(pieces) == pytest.approx(np.stack(whole), rel=1e-9)
 
 
 def test_a_median_of_many_values_needs_no_table_of_all_pairs_of_values() -> None:
@@ -236,19 +190,6 @@ def test_a_share_that_reports_do_not_identify_has_an_interval_that_holds_all_it_
     assert together.high[0] - together.low[0] < 0.5
     assert apart.low[0] == 0
     assert apart.high[0] == pytest.approx(together.high[0], abs=0.05)  # one of them may have the share of both
-
-
-def test_solving_by_cholesky_is_solving_by_eigenvectors() -> None:
-    table = RNG.dirichlet(np.ones(12), 9)
-    information = (table / table.mean(axis=0)) @ table.T
-    c = RNG.random((9, 3))
-    moved, lost = tangent_solve(information, c)
-    assert moved == pytest.approx(tangent_inverse(information)[0] @ c)
-    assert not lost.any()
-    flat = np.vstack([table, table[:1]])  # two values that nothing tells apart
-    c = np.array([[1.0, 1], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0], [0, 1]])
-    moved, lost = tangent_solve((flat / flat.mean(axis=0)) @ flat.T, c)
-    assert lost.tolist() == [True, False]
 
 
 # --- in SQL ---

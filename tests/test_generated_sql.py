@@ -82,11 +82,6 @@ def test_keep_chooses_among_counts_as_among_reports(con: DuckDBPyConnection) -> 
     assert kept == [(None,), own, (None,)]
 
 
-def test_keep_stands_where_it_is_declared() -> None:
-    _, created, *_ = Aggregate("x", COUNTS, {"m": None, "keep": "true", "estimator": "'ibu'"}).statements()
-    assert '("report", "m" := false, "keep" := true, "estimator" := \'ibu\')' in created
-
-
 @pytest.mark.parametrize(
     "report", ["NULL", "$1", "NULL::UBIGINT[]", "[1]::UBIGINT[]", "{'seed': 1::UBIGINT, 'y': 1::UINTEGER}"]
 )

@@ -19,11 +19,10 @@ from scipy.stats import chi2
 import ldpsql
 from ldpsql import Epsilon, KeepOrSpread, Mechanism, certify
 from ldpsql.channels.level_hashes import LevelHashes
-from ldpsql.channels.randomness import Words
 from ldpsql.errors import MissingValue, OutsideDomain, WrongType
-from ldpsql.estimates.bands import Band, _part
+from ldpsql.estimates.bands import Band
 from ldpsql.functions import Estimates, Mean, Quantile, Quantiles, RangeShare, RangeShares, fingerprint, registry
-from ldpsql.inference.operators import ExtendedOperator, LevelsOperator, Operator, Ranges, StackOperator
+from ldpsql.inference.operators import Ranges
 from ldpsql.inference.operators.ranges import range_variances
 from ldpsql.inference.operators.tree import Parents, Tree
 from ldpsql.mechanisms import (
@@ -39,7 +38,7 @@ from ldpsql.mechanisms import (
     response_to,
 )
 from ldpsql.mechanisms.trees import range_error, scatter
-from ldpsql.testing import DenseOperator, certificate, check_mechanism, estimate_counts, operator_of
+from ldpsql.testing import certificate, check_mechanism, estimate_counts, operator_of
 from tests import seeds
 
 RNG = seeds.generator(__name__)
@@ -131,22 +130,12 @@ def test_hashes_of_several_levels_at_once_are_those_of_each_level(symbols: int) 
     assert not together.hash(seeds, spare + together.starts[-1]).any()
 
 
-def test_a_report_becomes_level_seed_and_symbol_whether_or_not_all_levels_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    reports = node_reports(small())
-    every = np.arange(len(reports), dtype=np.int32)
-    listed = reports.to_arrow(every)
-    monkeypatch.setattr("ldpsql.reports.nodes._MOST_LISTED", 0)
-    again = node_reports(small())
-    assert again.to_arrow(every).equals(listed)
-    assert again.positions(listed).tolist() == every.tolist()
-
-
 @pytest.mark.parametrize("channel", [small(), grid(), bits()], ids=["line", "grid", "bits"])
 def test_reports_that_are_not_numbered_are_those_of_the_same_words(channel: Levels) -> None:
     values = RNG.integers(0, channel.inputs, 70_000).astype(np.int32)  # in several blocks
     word = seeds.words(3 * len(values))
 
-    def words() -> Words:
+    def words() -> Any:
         places = iter(range(3 * len(values)))
         return lambda count: word[[next(places) for _ in range(count)]]
 
@@ -165,7 +154,7 @@ def test_reports_of_other_levels_than_those_of_the_channel_are_read_from_its_num
 def test_the_level_is_the_same_whatever_the_value() -> None:
     channel, word = small(), seeds.words(300)
 
-    def words() -> Words:
+    def words() -> Any:
         parts = iter([word])
         return lambda count: next(parts, seeds.words(count))
 
@@ -320,20 +309,6 @@ def test_consistent_shares_and_their_errors_are_those_of_generalised_least_squar
     assert np.allclose(variances, np.einsum("mx,xy,my->m", inside, covariance, inside), atol=1e-12)
 
 
-@pytest.mark.parametrize("channel", [small(), grid()], ids=["line", "grid"])
-def test_the_operator_is_the_channel(channel: Levels) -> None:
-    op = LevelsOperator(channel)
-    table = np.array([[float(channel.probability(x, y)) for y in range(channel.outputs)] for x in range(channel.inputs)])
-    theta, w = RNG.dirichlet(np.ones(channel.inputs), 3), RNG.normal(size=(2, channel.outputs))
-    assert np.allclose(op.matrix(), table)
-    assert np.allclose(op.forward(theta), theta @ table)
-    assert np.allclose(op.adjoint(w), w @ table.T)
-    weights = RNG.uniform(size=channel.outputs)
-    assert np.allclose(op.curvature(weights), (table * weights) @ table.T)
-    assert np.allclose(op.invert(op.forward(theta)), theta)
-    assert op.condition >= np.linalg.cond(table)
-
-
 def estimates(made: Mechanism, theta: NDArray[np.float64], n: int, groups: int, name: str = "inv") -> Estimates:
     """Return the estimates of several groups of n honest reports."""
     law = operator_of(made).forward(theta)
@@ -426,28 +401,6 @@ def test_a_band_is_sorted_before_it_is_inverted() -> None:
     assert coarse[1][0] == 7  # up to one before the last cut
     nothing = Band(np.arange(1, 9), 9, np.full((1, 8), -np.inf), np.full((1, 8), np.inf))
     assert [int(end[0]) for end in nothing.crossing(0.5)] == [0, 8]
-
-
-def test_only_what_cuts_have_in_common_moves_a_quantile_of_a_sorted_band() -> None:
-    away, error = np.linspace(-1.0, 1.0, 24)[None], np.ones((1, 24))
-    alike, apart = np.ones((1, 24, 24)), np.eye(24)[None]
-    assert _part(away, error, alike)[0] == pytest.approx(1.0)
-    weight = np.exp(-((away[0] / 0.98) ** 2) / 2)  # nearly all of the error differs from cut to cut
-    assert _part(away, error, apart)[0] == pytest.approx(np.sqrt((weight**2).sum()) / weight.sum(), rel=0.02)
-    assert _part(away, error, (alike + apart) / 2)[0] == pytest.approx(np.sqrt(0.5), rel=0.06)
-    assert _part(away, np.zeros((1, 24)), np.zeros((1, 24, 24)))[0] == 0.0
-
-
-def test_ranges_of_each_group_have_the_errors_of_these_ranges() -> None:
-    made, n = mechanism("hierarchy(1, 0, 63, step=1)"), np.array([500.0, 900.0])
-    op = operator_of(made)
-    shares = RNG.multinomial(500, op.forward(shape(64)), 2) / 500
-    own = Ranges(np.array([[0, 5, 9], [1, 2, 60]]), np.array([[7, 5, 64], [64, 3, 62]]))
-    centre, variance = op.of_ranges(shares, n, shape(64)[None].repeat(2, axis=0), own)
-    for i in range(2):
-        one = op.of_ranges(shares, n, shape(64)[None].repeat(2, axis=0), Ranges(own.first[i], own.end[i]))
-        assert np.array_equal(centre[i], one[0][i])
-        assert np.array_equal(variance[i], one[1][i])
 
 
 def test_quantiles_of_the_fewest_values_reports_and_groups_have_intervals() -> None:
@@ -649,23 +602,6 @@ def test_an_impossible_report_is_refused_and_a_raw_column_is_too() -> None:
     for column in (wrong, pa.array(range(100))):
         with pytest.raises(ldpsql.LdpError):
             ldpsql.estimate(column, made)
-
-
-@pytest.mark.parametrize("at", [[0, 1, 1], [0, 0, 0]])
-def test_which_reports_have_a_chance_follows_from_the_parts(at: list[int]) -> None:
-    base = DenseOperator(np.array([[0.5, 0.5, 0.0, 0.0], [0.25, 0.0, 0.75, 0.0]]))
-    extended = ExtendedOperator(base, np.array(at))
-    several = StackOperator([extended, extended, extended], np.array([0.5, 0.5, 0.0]))
-    for op in (extended, several):
-        assert op.reachable().tolist() == Operator.reachable(op).tolist()
-
-
-@pytest.mark.parametrize("among", [slice(None), np.array([2, 0]), np.array([1])])
-def test_the_curvature_of_values_that_are_perturbed_alike_is_that_of_their_rows(among: Any) -> None:
-    base = DenseOperator(np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]))
-    extended, w = ExtendedOperator(base, np.array([2, 0, 2])), np.array([3.0, 1.0, 2.0])
-    for curvature in (extended.curvature, extended.rough_curvature):
-        assert np.allclose(curvature(w, among), Operator.curvature(extended, w, among), atol=1e-15)
 
 
 def test_a_map_of_levels_is_diagnosed_in_the_time_of_a_statement(con: duckdb.DuckDBPyConnection) -> None:

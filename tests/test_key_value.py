@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection, Error
 from numpy.typing import NDArray
-from scipy.stats import binom, chi2
+from scipy.stats import binom
 
 import ldpsql
 from ldpsql import Domain, Epsilon, KeepOrSpread, KeyValueMechanism, Likelihood, certify
@@ -34,10 +34,9 @@ from ldpsql.errors import (
 )
 from ldpsql.estimators import Floats
 from ldpsql.functions import ROW, Mixed, Perturbed, Repeated, check_ordered, estimate_key_value, registry
-from ldpsql.inference.operators import BinOperator, observed, packed
+from ldpsql.inference.operators import observed, packed
 from ldpsql.mechanisms import TOTAL, BinBits, KeepOrWindow, SignedBits
-from ldpsql.mechanisms.audit import empirical, listed
-from ldpsql.mechanisms.information import mutual_information
+from ldpsql.mechanisms.audit import empirical
 from ldpsql.pairs.shown import shown
 from ldpsql.pairs.sizes import lost_if_geometric
 from ldpsql.testing import certificate, check_mechanism, operator_of
@@ -227,8 +226,6 @@ def test_an_audit_sees_sets_that_are_not_drawn_as_certified(name: str, bug: str,
 def test_what_is_for_single_values_refuses_mechanisms_over_pairs() -> None:
     mechanism = made("pckv_grr", 1, ["a", "b"])
     for refused in (
-        lambda: listed(mechanism),
-        lambda: mutual_information(mechanism, np.ones(2)),
         lambda: printed("export-sql", "-m", str(mechanism)),
         lambda: check_ordered(mechanism),
         lambda: Repeated(Perturbed(mechanism)),
@@ -289,35 +286,6 @@ def likelihood_of(mechanism: KeyValueMechanism, drawn: NDArray[Any]) -> Likeliho
         words, number = np.unique(drawn, axis=0, return_counts=True)
         return Likelihood(observed(response, packed(response, words)), number[None].astype(np.float64))
     return Likelihood(operator_of(mechanism), np.bincount(drawn, minlength=response.inputs)[None].astype(np.float64))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("padding", [1, 3])
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("name", ["pckv_grr", "pckv_ue", *BINNED])
-def test_frequencies_and_sums_are_unbiased_with_the_variance_of_the_theory(name: str, epsilon: str, padding: int) -> None:
-    """The mean over 40 rounds by a normal bound, the mean square over rounds and keys by a chi-square bound."""
-    keys, n, rounds = 4, 4000, 40
-    mechanism = made(name, epsilon, list(range(keys)), padding=padding)
-    channel = channel_of(mechanism)
-    sets, held, values = people(n, keys, padding)
-    if name in BINNED:  # values count as the centres of their bins
-        values = (2 * np.minimum(np.floor((values + 1) / 2 * channel.cells), channel.cells - 1) + 1) / channel.cells - 1
-    truth = held.mean(axis=0)
-    evidence = [shown(mechanism, likelihood_of(mechanism, channel.draw(sets))) for _ in range(rounds)]
-    errors = np.array([padding * seen.drawn[0, :keys] - truth for seen in evidence])
-    seen = evidence[0]
-    # The report shows the key with probability p: a pair is drawn with probability 1/max(size, padding).
-    drawn = held / np.maximum(held.sum(axis=1), padding)[:, None]
-    p = seen.other + seen.lift * drawn
-    theory = padding**2 * (p * (1 - p)).mean(axis=0) / n / seen.lift**2
-    assert (np.abs(errors.mean(axis=0)) <= Z * np.sqrt(theory / rounds)).all()
-    score = (errors**2 / theory).sum(axis=0)
-    assert (score <= chi2.isf(ALARM, rounds)).all()
-    assert (score >= chi2.ppf(ALARM, rounds)).all()
-    sums = np.array([one.total[0, :keys] for one in evidence]) - (drawn * values).mean(axis=0)
-    spread = np.sqrt(np.mean([one.square[0, :keys] for one in evidence], axis=0) / n) / seen.apart
-    assert (np.abs(sums.mean(axis=0)) <= Z * spread / np.sqrt(rounds) + 1e-3 * (name in BINNED)).all()
 
 
 @pytest.mark.slow
@@ -403,48 +371,6 @@ def test_the_diagnosis_says_if_rare_keys_make_frequent_ones_too_rare() -> None:
         for name, certain in (("ibu", warned), ("inv", False)):
             warning = estimate_key_value(mechanism, one, registry().estimator(name))[0].sets.warning
             assert ("frequent keys are too low" in warning) is certain
-
-
-def test_the_exact_likelihood_of_a_report_is_the_one_that_is_maximised() -> None:
-    """P(report | symbol) from the weights is proportional to a column of the operator, for all reports of three keys."""
-    response = channel_of(made("pckv_ue", 1, ["a", "b"])).response
-    assert isinstance(response, SignedBits)
-    everything = np.arange(64, dtype=np.uint64)[:, None]
-    reports = everything[response.possible(everything)]
-    assert len(reports) == 27
-    table = observed(response, packed(response, reports)).matrix()
-    digits = [[(int(word) >> 2 * key) & 3 for key in range(3)] for (word,) in reports]
-    weights = {0: TOTAL - 2 * response.spread, 1: response.spread, 2: response.spread}
-    own = {0: TOTAL - response.same - response.opposite, 1: response.same, 2: response.opposite}
-    plus = [Fraction(own[signs[0]], weights[signs[0]]) for signs in digits]  # symbol 0, relative to a key that nobody has
-    expected = np.array([float(ratio / plus[0]) for ratio in plus])
-    assert table[0] == pytest.approx(expected * table[0, 0], rel=1e-12)
-
-
-def test_the_likelihood_of_bits_of_bins_is_that_of_all_their_numbers() -> None:
-    """Whole reports up to one factor, what one key shows exactly, and keys alone: each from the law of the channel."""
-    response = BinBits.within(2, 3, Epsilon.parse("1").exp_below())
-    words = np.arange(64, dtype=np.uint64)[:, None]
-    words = words[response.possible(words)]
-    assert len(words) == (response.places + 1) ** 2
-    numbers = response.numbers(response.supports(words))
-    model = observed(response, packed(response, words))
-    assert isinstance(model, BinOperator)
-    one = with_bins(response, np.eye(response.inputs, dtype=int).tolist())
-    law = np.array([[float(Fraction(weight, TOTAL**4)) for weight in row] for row in one])  # numbers of key 0, then of key 1
-    law = law[:, numbers @ [response.places + 1, 1]]
-    elsewhere = law[0, 0] / model.matrix()[0, 0]
-    assert law.sum(axis=1) == pytest.approx(1.0)
-    assert (law / model.matrix() / law[-1] * model.matrix()[-1]).std() < 1e-12
-    assert elsewhere > 0
-    shown_first = np.array([law[: response.bins, numbers[:, 0] == y].sum(axis=1) for y in range(response.places + 1)]).T
-    assert model.of_one.matrix()[:-1] == pytest.approx(shown_first)
-    assert model.of_one.matrix().sum(axis=1) == pytest.approx(1.0)
-    theta = RNG.dirichlet(np.ones(response.inputs))[None]
-    assert model.invert(theta @ law) == pytest.approx(theta)
-    keys, sums = model.of_keys((theta @ law)[0])
-    assert sums.sum() == pytest.approx(1.0)
-    assert keys.invert(sums[None])[0] == pytest.approx(theta.reshape(2, -1).sum(axis=1))
 
 
 @pytest.mark.parametrize(("name", "estimator"), [*product(NAMES, ["unbiased", "ibu", "inv_p", "em_mr"]), ("pckv_ue", "best")])

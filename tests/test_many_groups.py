@@ -32,12 +32,16 @@ def rows(con: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
     return con.execute(sql).fetchall()
 
 
-@pytest.mark.parametrize(("at_once", "estimator"), [(10**6, "ibu"), (1000, "inv(confidence=0.9)"), (50, "ibu")])
-def test_groups_in_steps_are_the_groups_of_one_statement(
-    reports: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, at_once: int, estimator: str
-) -> None:
-    monkeypatch.setattr("ldpsql.bulk.many_groups.CELLS_AT_ONCE", at_once)
-    monkeypatch.setattr("ldpsql.bulk.many_groups.ROWS_AT_ONCE", at_once)
+@pytest.fixture
+def in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few groups need several steps."""
+    monkeypatch.setattr("ldpsql.bulk.many_groups.CELLS_AT_ONCE", 50)
+    monkeypatch.setattr("ldpsql.bulk.many_groups.ROWS_AT_ONCE", 50)
+
+
+@pytest.mark.usefixtures("in_steps")
+@pytest.mark.parametrize("estimator", ["ibu", "inv(confidence=0.9)"])
+def test_groups_in_steps_are_the_groups_of_one_statement(reports: DuckDBPyConnection, estimator: str) -> None:
     options: dict[str, Any] = {"report": "city", "keys": ["the day", "kind"], "mechanism": CITY, "estimator": estimator}
     assert ldpsql.estimate_groups(reports, "reports", "found", **options) == 499 * 3  # NULL is a kind; day 0 has no report
     name, _, arguments = estimator.rstrip(")").partition("(")
@@ -47,12 +51,12 @@ def test_groups_in_steps_are_the_groups_of_one_statement(
     assert rows(reports, "FROM found ORDER BY ALL") == rows(reports, expected)
 
 
+@pytest.mark.usefixtures("in_steps")
 @pytest.mark.parametrize("key", ["step", "N", "report"])
-def test_a_key_may_have_any_name(reports: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
-    monkeypatch.setattr("ldpsql.bulk.many_groups.CELLS_AT_ONCE", 5)
-    reports.execute(f'CREATE TABLE named AS SELECT "the day" % 5 AS "{key}", city FROM reports')
-    expected = rows(reports, 'SELECT "the day" % 5, count(city) FROM reports GROUP BY ALL')
-    assert ldpsql.estimate_groups(reports, "named", "found", report="city", keys=[key], mechanism=CITY) == 5
+def test_a_key_may_have_any_name(reports: DuckDBPyConnection, key: str) -> None:
+    reports.execute(f'CREATE TABLE named AS SELECT "the day" % 50 AS "{key}", city FROM reports')
+    expected = rows(reports, 'SELECT "the day" % 50, count(city) FROM reports GROUP BY ALL')
+    assert ldpsql.estimate_groups(reports, "named", "found", report="city", keys=[key], mechanism=CITY) == 50
     assert {(row[0], row[-1]) for row in rows(reports, "FROM found")} == set(expected)
     by = rows(reports, f'FROM ldp.estimate_by(named, city, "{key}", city())')
     assert {(row[0], row[-1]) for row in by} == set(expected)
@@ -264,8 +268,8 @@ def test_a_run_over_no_reports_goes_on_after_it_was_stopped(tmp_path: Path) -> N
         assert tables(con) == ["found", "reports"]
 
 
-def test_the_order_of_rows_does_not_depend_on_settings(reports: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ldpsql.bulk.many_groups.CELLS_AT_ONCE", 100)
+@pytest.mark.usefixtures("in_steps")
+def test_the_order_of_rows_does_not_depend_on_settings(reports: DuckDBPyConnection) -> None:
     reports.execute("SET preserve_insertion_order = false")
     assert ldpsql.estimate_groups(reports, "reports", "found", report="city", keys=["the day", "kind"], mechanism=CITY) == 1497
 

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from ldpsql import Likelihood, Mechanism, estimate
 from ldpsql.estimates.linear import Linear, _bounded
 from ldpsql.functions import Functional, Mean, Quantile, RangeShare, Variance, registry
-from ldpsql.inference.operators.weights import ReportWeights, ramps
+from ldpsql.inference.operators.weights import ReportWeights
 from ldpsql.inference.score_intervals import deviations, half_width
 from ldpsql.testing import DenseOperator, estimate_counts, operator_of
 from tests import seeds
@@ -64,24 +64,6 @@ def test_the_expectation_of_majorants_is_never_below_the_functional(spec: str) -
             over = operator.matrix() @ found.weights.T - c
             assert over.min() > -1e-9
             assert over.max(axis=0) == pytest.approx(found.bias, abs=1e-9)
-
-
-def test_weights_that_are_not_lifted_are_not_majorants() -> None:
-    operator = operator_of(mechanism("square_wave(1, 0, 100, bins=64)"))
-    c = (np.arange(64) < 20).astype(np.float64)[:, None]
-    (first, *_) = ReportWeights(operator)._candidates(c, sets=True)
-    assert (operator.matrix() @ first[-1].T - c).min() < -1e-3
-
-
-def test_ramps_fall_from_each_set_to_both_sides() -> None:
-    sets = np.zeros((9, 2))
-    sets[3:5, 0] = 1
-    fallen = ramps(sets, 3 / 9)[:, 0]
-    assert fallen[3:5].tolist() == [1, 1]
-    assert (np.diff(fallen[:4]) >= 0).all()
-    assert (np.diff(fallen[4:]) <= 0).all()
-    assert fallen[[0, 7, 8]] == pytest.approx(0)
-    assert ramps(sets, 0.0) is sets
 
 
 @pytest.mark.parametrize("spec", COARSE)
@@ -221,21 +203,6 @@ def test_an_interval_with_a_bias_misses_as_often_as_stated_and_no_more(confidenc
         assert missed == pytest.approx(1 - confidence, rel=1e-6)
         assert (half <= deviations(confidence) * error + bias + 1e-12).all()
     assert half_width(np.array([0.0, np.inf]), 2.0, 1.96).tolist() == [2.0, np.inf]
-
-
-@pytest.mark.parametrize(
-    "spec", ["square_wave(1, 0, 10, bins=64)", "krr(1, [0, 5, 10])", "stochastic_rounding(1, 0, 10, bins=8)"]
-)
-def test_the_interval_of_a_mean_includes_half_a_bin_and_no_more(spec: str) -> None:
-    made = mechanism(spec)
-    size = operator_of(made).inputs
-    estimates = estimate_counts(
-        made, 1e4 * operator_of(made).forward(shapes(size)["skewed"][None]), registry().estimator("ibu")
-    )
-    for measured in (Mean().measure(estimates), Mean(unbiased=True).measure(estimates)):
-        half, z = (measured.high - measured.low)[0] / 2, deviations(0.95)
-        exact = float(half_width(measured.std_error, estimates.values.rounding, z)[0])
-        assert half == pytest.approx(exact, rel=1e-3)
 
 
 @pytest.mark.parametrize("estimator", ["ems", "best", "empirical_bayes", "pool", "ibu(stop=1)", "uniform"])

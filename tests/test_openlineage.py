@@ -16,7 +16,7 @@ import pytest
 
 import ldpsql
 from ldpsql import Charge
-from ldpsql.engine.identity import alike, without_secrets
+from ldpsql.engine.identity import without_secrets
 from ldpsql.errors import BadSettings, BudgetExceeded
 from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy, openlineage
@@ -246,11 +246,6 @@ def test_a_ledger_holds_addresses_without_what_opens_them_and_has_one_budget_for
     with pytest.raises(BudgetExceeded):
         ledger.charge("https://example.com/people.parquet", {"city": krr("1.5")}, "other.parquet", rows=3)
     assert all(b"s3cret" not in path.read_bytes() for path in Path().glob("budget.ledger*"))
-
-
-def test_an_address_of_an_older_ledger_shares_the_budget_of_the_same_address() -> None:
-    assert alike("https://example.com/people.parquet?sig=a", "https://example.com/people.parquet")
-    assert not alike("https://example.com/people.parquet?sig=a", "https://example.com/others.parquet")
 
 
 def test_an_older_ledger_shows_no_secrets_of_addresses(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 import ldpsql
-from ldpsql import Epsilon, KeepOrSpread, Mechanism, certify
+from ldpsql import Epsilon, Estimate, KeepOrSpread, Mechanism, certify
 from ldpsql.errors import InvalidDomain, InvalidParameter, OutsideDomain
-from ldpsql.estimates.rectangles import Rectangle, check_cells, region_of
+from ldpsql.estimates.rectangles import Rectangle
 from ldpsql.functions import Estimates, RectangleShares, Region, registry
 from ldpsql.mechanisms import Levels, PureLdp, best_squares, counts_of_squares
 from ldpsql.mechanisms.squares import rectangle_error
@@ -143,7 +143,7 @@ def test_rectangles_that_share_a_side_share_no_cell() -> None:
 )
 def test_what_is_not_a_rectangle_is_refused(sides: tuple[Any, ...]) -> None:
     with pytest.raises(InvalidParameter):
-        Rectangle.of(sides)
+        shares(estimates(mechanism("grid_hierarchy(1, 6, 4)"), crowd(SIDE), 100, 1)[0], sides)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,11 @@ def test_python_refuses_bounds_and_rectangles_of_other_shapes(bounds: Any, sides
     estimate = ldpsql.estimate(list(range(24)), "planar_geometric(1, 6, 4)")
     with pytest.raises(InvalidParameter):
         ldpsql.rectangle_shares(estimate, bounds, sides)
+
+
+def shares(one: Estimate, *sides: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """Return a row for each rectangle with these sides."""
+    return list(ldpsql.rectangle_shares(one, (0, 0, 6, 4), sides).to_pylist())
 
 
 def estimates(made: Mechanism, theta: NDArray[np.float64], n: int, groups: int, name: str = "inv") -> Estimates:
@@ -180,23 +185,19 @@ def test_errors_of_rectangles_hold(text: str) -> None:
 
 
 def test_rectangles_of_whole_cells_add_up_and_the_whole_grid_has_no_error() -> None:
-    of = estimates(mechanism("grid_hierarchy(1, 6, 4)"), crowd(SIDE), 5_000, 3)
-    one, other, both, whole = (
-        RectangleShares(SIDE, (Rectangle.of(sides),)).measure(of)
-        for sides in [(1, 0, 3, 2), (3, 0, 5, 2), (1, 0, 5, 2), (None, None, 9, 9)]
-    )
-    assert np.allclose(one.estimate + other.estimate, both.estimate)
-    assert np.allclose([whole.estimate, whole.low, whole.high], 1.0)
-    assert np.allclose(whole.std_error, 0.0, atol=1e-9)
+    of = estimates(mechanism("grid_hierarchy(1, 6, 4)"), crowd(SIDE), 5_000, 1)[0]
+    one, other, both, whole = shares(of, (1, 0, 3, 2), (3, 0, 5, 2), (1, 0, 5, 2), (None, None, 9, 9))
+    assert one["estimate"] + other["estimate"] == pytest.approx(both["estimate"])
+    assert [whole[name] for name in ("estimate", "low", "high")] == pytest.approx([1.0] * 3)
+    assert whole["std_error"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_cut_cell_widens_the_interval_to_both_of_its_cases() -> None:
-    of = estimates(mechanism("grid_hierarchy(2, 6, 4)"), crowd(SIDE), 20_000, 2)
-    sides = [(1, 0, 3, 2), (1, 0, "3.5", 2), (1, 0, 4, 2)]
-    inner, cut, outer = (RectangleShares(SIDE, (Rectangle.of(one),)).measure(of) for one in sides)
-    assert (cut.low == np.minimum(inner.low, cut.low)).all()
-    assert (cut.high >= outer.high - 1e-12).all()
-    assert np.allclose(cut.estimate, (inner.estimate + outer.estimate) / 2)
+    of = estimates(mechanism("grid_hierarchy(2, 6, 4)"), crowd(SIDE), 20_000, 1)[0]
+    inner, cut, outer = shares(of, (1, 0, 3, 2), (1, 0, "3.5", 2), (1, 0, 4, 2))
+    assert cut["low"] <= inner["low"]
+    assert cut["high"] >= outer["high"] - 1e-12
+    assert cut["estimate"] == pytest.approx((inner["estimate"] + outer["estimate"]) / 2)
 
 
 def test_a_level_without_reports_and_a_single_report_give_no_certainty() -> None:
@@ -207,23 +208,17 @@ def test_a_level_without_reports_and_a_single_report_give_no_certainty() -> None
     counts[0, channel.starts[-2] :] = 50.0  # the largest squares only
     counts[1, 0] = 1.0
     of = estimate_counts(made, counts, registry().estimator("inv(misfit='allow')"))
-    share = RectangleShares(SIDE, (Rectangle.of((1, 1, 2, 2)),)).measure(of)
-    assert (share.low <= 0).all()
-    assert (share.high >= 1).all()
+    for group in range(2):
+        (share,) = shares(of[group], (1, 1, 2, 2))
+        assert share["low"] <= 0
+        assert share["high"] >= 1
 
 
-@pytest.mark.parametrize(
-    "text", ["krr(1, [1, 2])", "grid_hierarchy(1, 4, 6)", "krr(1, ['a', 'b'])", f"krr(1, {list(range(1, 25))})"]
-)
+@pytest.mark.parametrize("text", ["krr(1, [1, 2])", "krr(1, ['a', 'b'])", f"krr(1, {list(range(1, 25))})"])
 def test_mechanisms_over_other_values_than_the_cells_are_refused(text: str) -> None:
-    with pytest.raises(InvalidDomain):
-        check_cells(mechanism(text), SIDE)
-
-
-def test_the_bounds_of_the_grid_take_its_columns_and_rows_from_the_mechanism() -> None:
-    assert region_of(mechanism("grid_hierarchy(1, 6, 4)"), [0, "0", 6, 4]) == SIDE
-    with pytest.raises(InvalidParameter, match="cells of a grid"):
-        region_of(mechanism("krr(1, [1, 2])"), [0, 0, 1, 1])
+    one = estimate_counts(mechanism(text), np.ones((1, operator_of(mechanism(text)).outputs)), registry().estimator("inv"))[0]
+    with pytest.raises((InvalidDomain, InvalidParameter)):
+        shares(one, (1, 1, 2, 2))
 
 
 # SQL, Python and the command line

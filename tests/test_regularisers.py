@@ -12,9 +12,8 @@ from ldpsql import Likelihood, Mechanism, Status
 from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable
 from ldpsql.estimators import Floats, folds, generator, maximum_likelihood, redrawn
 from ldpsql.functions import registry
-from ldpsql.inference.operators import KeepOrSpreadOperator, merged, observed
-from ldpsql.mechanisms import TOTAL, IndependentBits
-from ldpsql.testing import DenseOperator
+from ldpsql.inference.operators import KeepOrSpreadOperator, merged
+from ldpsql.testing import DenseOperator, operator_of
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
@@ -167,14 +166,6 @@ def test_blocks_that_are_merged_have_the_likelihood_of_equal_shares() -> None:
         assert joined.curvature(w) == pytest.approx((table * w) @ table.T)
 
 
-def test_merged_blocks_of_k_rr_have_a_closed_form() -> None:
-    op, block = krr(1.0, 6), np.array([0, 1, 1, 1, 2, 3])
-    exact = Likelihood(merged(op, block), drawn(op, RNG.dirichlet(np.ones(6)), 5000, 10))
-    theta = exact.operator.maximum(exact.shares)
-    assert theta is not None
-    assert exact.gap(theta).max() <= 1e-9
-
-
 def test_pool_shares_what_is_small_and_keeps_what_stands_out() -> None:
     op = krr(2.0, 100)
     theta = np.full(100, 0.5 / 97)
@@ -226,7 +217,11 @@ def test_empirical_bayes_of_any_reports_is_a_distribution(loss: str, size: int) 
 @pytest.mark.parametrize("n", [10**5, 10**6])
 def test_empirical_bayes_keeps_large_shares_that_the_reports_determine(loss: str, n: int) -> None:
     first = np.rint(np.linspace(0.55, 0.72, 40) * n)  # wherever a share lies between the atoms that all shares have in common
-    reports = Likelihood(KeepOrSpreadOperator(2, 0.73, 0.27), np.stack([first, n - first], axis=1))
+    keep = 0.73
+    coin = operator_of(
+        registry().mechanism({"mechanism": "krr", "epsilon": f"{np.log(keep / (1 - keep)):.12f}", "domain": [0, 1]})
+    )
+    reports = Likelihood(coin, np.stack([first, n - first], axis=1))
     moved = registry().estimator(f"empirical_bayes(loss='{loss}')").fit(reports).theta - reports.operator.invert(reports.shares)
     assert np.abs(moved).max() < 0.15 * np.sqrt(0.73 * 0.27 / n) / (0.73 - 0.27)
 
@@ -337,7 +332,8 @@ def test_simulated_reports_follow_the_distribution_they_are_simulated_from() -> 
 
 
 def test_sets_are_simulated_by_drawing_them_again() -> None:
-    sets = observed(IndependentBits(3, TOTAL // 2, TOTAL // 4), np.arange(8, dtype=np.uint8)[None])
+    every = [[word] for word in range(8)]
+    sets = ldpsql.estimate(every, "oue(1.0986, [0, 1, 2])", "uniform").likelihood.operator
     one = Likelihood(sets, np.round(1e6 * sets.forward(np.array([[0.8, 0.1, 0.1]]))))
     again = redrawn(one, maximum_likelihood(one).theta, generator(one.counts))
     # 5.5 standard deviations of each of eight shares: false alarm 3e-7

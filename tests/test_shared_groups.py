@@ -14,6 +14,7 @@ from ldpsql import certify
 from ldpsql.estimators import Estimator, Floats, Likelihood
 from ldpsql.functions import registry
 from ldpsql.inference.operators import KeepOrSpreadOperator, operator
+from ldpsql.testing import operator_of
 from tests.seeds import generator
 
 RNG = generator(__name__)
@@ -105,7 +106,7 @@ def test_a_group_that_differs_from_all_others_keeps_its_shares() -> None:
 
 def test_groups_of_one_report_are_estimated() -> None:
     for counts in (np.eye(4), np.eye(4)[:1], np.array([[1.0, 0, 0, 0], [90.0, 40, 30, 20]])):
-        theta = shared().fit(Likelihood(KeepOrSpreadOperator(4, 0.4, 0.2), counts)).theta
+        theta = shared().fit(Likelihood(operator_of(registry().mechanism("krr(0.693147, [0, 1, 2, 3])")), counts)).theta
         assert np.allclose(theta.sum(axis=1), 1)
         assert (theta >= 0).all()
 
@@ -245,7 +246,7 @@ def test_the_estimate_of_a_group_does_not_depend_on_the_groups_next_to_it() -> N
         .reshape(-1, 4)
         .astype(np.float64)
     )
-    whole = Likelihood(KeepOrSpreadOperator(4, 0.5, 0.5 / 3.0), counts)
+    whole = Likelihood(operator_of(registry().mechanism("krr(1.098612, [0, 1, 2, 3])")), counts)
     method = registry().estimator("shared").learnt(whole.with_counts(counts.sum(axis=0, keepdims=True)), [whole])
     parts = [method.fit(whole.with_counts(counts[i:j])).theta for i, j in ((0, 1), (1, 40), (40, 150))]
     assert (np.concatenate(parts) == method.fit(whole).theta).all()

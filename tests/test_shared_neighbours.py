@@ -14,13 +14,13 @@ from ldpsql.errors import OutOfTime
 from ldpsql.estimators import Estimator, Floats, Likelihood, sharing
 from ldpsql.estimators.sharing.neighbours import runs_of
 from ldpsql.functions import in_order, registry
-from ldpsql.inference.operators import KeepOrSpreadOperator
 from ldpsql.testing import operator_of
 from tests.seeds import generator
 
 RNG = generator(__name__)
 VALUES, GROUPS = 4, 24
-KEEP, SPREAD = 0.5, 0.5 / 3
+KEEP, SPREAD = 0.5, 0.5 / 3  # a ratio of 3
+RESPONSE = operator_of(registry().mechanism("krr(1.098612288668, [0, 1, 2, 3])"))
 
 
 def drifting() -> Floats:
@@ -32,7 +32,7 @@ def drifting() -> Floats:
 
 def reports(shares: Floats, n: int) -> Likelihood:
     counts = RNG.multinomial(n, SPREAD + (KEEP - SPREAD) * shares)
-    return Likelihood(KeepOrSpreadOperator(VALUES, KEEP, SPREAD), counts.astype(np.float64))
+    return Likelihood(RESPONSE, counts.astype(np.float64))
 
 
 def learned(likelihood: Likelihood, **options: Any) -> tuple[Any, list[Estimator]]:
@@ -58,7 +58,7 @@ def test_groups_whose_order_means_nothing_keep_the_common_mean() -> None:
     jumping = np.tile(np.eye(VALUES), (9, 1)) * 0.7 + 0.3 / VALUES  # neighbours differ more than others
     for shares in (jumping, np.full((GROUPS, VALUES), 1 / VALUES)):
         counts = np.rint(300 * (SPREAD + (KEEP - SPREAD) * shares))
-        runs, estimators = learned(Likelihood(KeepOrSpreadOperator(VALUES, KEEP, SPREAD), counts))
+        runs, estimators = learned(Likelihood(RESPONSE, counts))
         assert len(estimators) == 1
         assert len(runs) == len(shares)
         assert not runs.any()
@@ -76,7 +76,7 @@ def test_if_there_is_no_time_for_neighbours_the_common_mean_has_to_do(monkeypatc
 
 @pytest.mark.parametrize("groups", [0, 1, 2])
 def test_too_few_groups_have_no_neighbours(groups: int) -> None:
-    likelihood = Likelihood(KeepOrSpreadOperator(2, 0.9, 0.1), np.array([[9.0, 0.0], [0.0, 9.0]])[:groups])
+    likelihood = Likelihood(operator_of(registry().mechanism("krr(2, [0, 1])")), np.array([[9.0, 0.0], [0.0, 9.0]])[:groups])
     prior = sharing.Prior((0.5, 0.5), (0.1, 0.1), (1 / 17,) * 17)
     assert sharing.with_neighbours(prior, [likelihood] if groups else []) is None
 

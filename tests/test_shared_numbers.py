@@ -9,7 +9,7 @@ import pytest
 
 from ldpsql import certify
 from ldpsql.estimators import Estimator, Floats, Likelihood
-from ldpsql.estimators.sharing.directions import Coefficients, Directions, ranks
+from ldpsql.estimators.sharing.directions import Coefficients, Directions
 from ldpsql.estimators.sharing.normal import scores
 from ldpsql.functions import registry
 from ldpsql.testing import DenseOperator, operator_of
@@ -111,10 +111,6 @@ def test_directions_are_those_of_the_fisher_information() -> None:
     moved = mean + 0.01 * directions.vectors[:, 0] * np.sqrt(mean)
     exact = Likelihood(operator, 1e6 * operator.forward(moved)[None], (24,))
     assert Coefficients.of(exact, mean).numbers[0, 0] == pytest.approx(0.01)
-
-
-def test_eigenvalues_that_are_alike_share_their_rank() -> None:
-    assert ranks(np.array([0.9, 0.5, 0.5, 0.1])).tolist() == [1.0, 2.5, 2.5, 4.0]
 
 
 def test_reports_with_hardly_any_noise_are_kept() -> None:

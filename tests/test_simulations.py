@@ -36,12 +36,6 @@ def test_simulated_counts_are_of_as_many_reports_and_as_likely_as_the_estimate_s
     assert (abs(simulated.counts.mean(axis=0) - 1000 * chance) < 5 * deviation).all()
 
 
-def test_shares_below_zero_are_projected_before_reports_are_simulated() -> None:
-    truth, simulated = simulations(Likelihood(COIN, COUNTS), np.array([[1.2, 0.0, 0.0, -0.2]]), 2)
-    assert truth.tolist() == [1, 0, 0, 0]
-    assert (simulated.n == 1000).all()
-
-
 def test_the_same_reports_are_compared_with_the_same_result(estimate: ldpsql.Estimate) -> None:
     rows = ldpsql.compare_estimators(estimate, ["ibu", "em_mr", "uniform"], runs=5)
     assert rows.equals(ldpsql.compare_estimators(estimate, ["ibu", "em_mr", "uniform"], runs=5))

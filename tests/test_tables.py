@@ -13,24 +13,21 @@ from ldpsql import Likelihood
 from ldpsql.errors import IllConditioned, NotApplicable
 from ldpsql.estimators import Fit, Floats, TableEstimator, shares_of, split
 from ldpsql.functions import registry
-from ldpsql.inference.counting import column_likelihood
-from ldpsql.inference.likelihood import Variable
-from ldpsql.inference.margins import margin, summed
-from ldpsql.inference.operators import KeepOrSpreadOperator, KroneckerOperator, Operator
+from ldpsql.inference.margins import margin
+from ldpsql.testing import estimate_counts, operator_of
 
 SIZES = (2, 3, 4)
 THREE = "row(a=krr(2, [0, 1]), b=krr(2, [0, 1, 2]), c=krr(2, [0, 1, 2, 3]))"
 TABLES = ("independent", "table_bayes", "tree")
 
 
-def krr(size: int, epsilon: float = 2.0) -> KeepOrSpreadOperator:
-    lift = np.exp(epsilon)
-    return KeepOrSpreadOperator(size, lift / (lift + size - 1), 1 / (lift + size - 1))
+def likelihood_of(mechanism: str, counts: Floats) -> Likelihood:
+    return estimate_counts(registry().mechanism(mechanism), counts, registry().estimator("uniform")).likelihood
 
 
-def expected(theta: Floats, sizes: Sequence[int] = SIZES, n: float = 1e6, epsilon: float = 2.0) -> Likelihood:
-    op = KroneckerOperator([krr(size, epsilon) for size in sizes])
-    return Likelihood(op, np.rint(n * op.forward(np.atleast_2d(theta))), variables=tuple(map(Variable, sizes)))
+def expected(theta: Floats, n: float = 1e6, epsilon: float = 2.0) -> Likelihood:
+    text = THREE.replace("krr(2,", f"krr({epsilon},")
+    return likelihood_of(text, np.rint(n * operator_of(registry().mechanism(text)).forward(np.atleast_2d(theta))))
 
 
 def fitted(name: str, likelihood: Likelihood) -> Fit:
@@ -44,14 +41,22 @@ def chain() -> Floats:
     return np.einsum("a,ab,bc->abc", a, b, c).ravel()
 
 
+def summed(cells: Floats, columns: Sequence[int]) -> Floats:
+    """Return the sums of the cells over the other columns."""
+    return np.asarray(cells.reshape(SIZES).sum(axis=tuple({0, 1, 2} - {*columns})).ravel())
+
+
+WHOLE = "joint_krr(2, {'a': [0, 1], 'b': [0, 1, 2], 'c': [0, 1, 2, 3]})"
+
+
 @pytest.mark.parametrize("columns", [(0,), (2,), (0, 1), (0, 2), (1, 2)])
-@pytest.mark.parametrize("whole", [KroneckerOperator([krr(size) for size in SIZES]), krr(24)])
-def test_the_reports_of_a_margin_come_from_the_margin_of_the_table(whole: Operator, columns: tuple[int, ...]) -> None:
-    reports = whole.forward(chain()[None])
-    part = margin(Likelihood(whole, reports, variables=tuple(map(Variable, SIZES))), columns)
+@pytest.mark.parametrize("mechanism", [THREE, WHOLE])
+def test_the_reports_of_a_margin_come_from_the_margin_of_the_table(mechanism: str, columns: tuple[int, ...]) -> None:
+    reports = operator_of(registry().mechanism(mechanism)).forward(chain()[None])
+    part = margin(likelihood_of(mechanism, reports), columns)
     assert part is not None
-    assert np.allclose(part.operator.forward(summed(chain()[None], SIZES, columns)), part.counts, atol=1e-12)
-    assert np.allclose(part.counts, summed(reports, SIZES, columns), atol=1e-12)
+    assert np.allclose(part.operator.forward(summed(chain(), columns)[None]), part.counts, atol=1e-12)
+    assert np.allclose(part.counts, summed(reports[0], columns), atol=1e-12)
 
 
 def test_margins_of_observed_reports_and_of_rows_with_missing_columns_sum_to_the_same_likelihood() -> None:
@@ -59,7 +64,7 @@ def test_margins_of_observed_reports_and_of_rows_with_missing_columns_sum_to_the
     reports = ldpsql.perturb([{"a": i % 2, "b": i % 3} for i in range(300)], observed)
     missing = pa.array([*reports.to_pylist()[:200], *({**row, "b": None} for row in reports.to_pylist()[200:])], reports.type)
     for rows, count in ((reports, 300), (missing, 200)):
-        part = margin(column_likelihood(rows, registry().mechanism(observed)), [1])
+        part = margin(ldpsql.estimate(rows, observed, "uniform").likelihood, [1])
         assert part is not None
         assert part.operator.inputs == 3
         assert part.n.tolist() == [count]  # a row without b says nothing about b
@@ -67,7 +72,7 @@ def test_margins_of_observed_reports_and_of_rows_with_missing_columns_sum_to_the
 
 def test_a_column_that_was_never_reported_has_no_margin() -> None:
     rows = pa.array([{"a": 1, "b": None}] * 9, pa.struct([("a", pa.int64()), ("b", pa.int64())]))
-    likelihood = column_likelihood(rows, registry().mechanism("row(a=krr(2, [0, 1]), b=krr(2, [0, 1, 2]))"))
+    likelihood = ldpsql.estimate(rows, "row(a=krr(2, [0, 1]), b=krr(2, [0, 1, 2]))", "uniform").likelihood
     assert margin(likelihood, [1]) is None
     for name in ("independent", "tree", "best"):
         theta = fitted(name, likelihood).theta.reshape(2, 3)
@@ -76,7 +81,7 @@ def test_a_column_that_was_never_reported_has_no_margin() -> None:
 
 def test_independent_without_steps_is_the_product_of_the_margins() -> None:
     theta = fitted("independent(stop=0)", expected(chain())).theta.reshape(SIZES)
-    product = np.einsum("a,b,c->abc", *(summed(chain()[None], SIZES, [j])[0] for j in range(3)))
+    product = np.einsum("a,b,c->abc", *(summed(chain(), [j]) for j in range(3)))
     assert np.abs(theta - product).max() < 1e-3
 
 
@@ -101,7 +106,7 @@ def test_steps_to_the_end_lead_to_the_maximum_of_the_likelihood(name: str) -> No
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_single_column_is_estimated_by_best(name: str) -> None:
-    one = Likelihood(krr(4), np.array([[50.0, 30.0, 15.0, 5.0]]))
+    one = likelihood_of("krr(2, [0, 1, 2, 3])", np.array([[50.0, 30.0, 15.0, 5.0]]))
     assert np.array_equal(fitted(name, one).theta, fitted("best", one).theta)
 
 
@@ -139,21 +144,20 @@ def test_reports_of_whole_rows_have_models_too(mechanism: str, name: str) -> Non
 
 
 def test_the_cells_of_an_inverted_table_without_errors_are_refused() -> None:
-    flat = KroneckerOperator([KeepOrSpreadOperator(2, 0.5 + 1e-9, 0.5 - 1e-9), krr(2)])
-    likelihood = Likelihood(flat, np.full((1, 4), 25.0), variables=(Variable(2), Variable(2)))
+    likelihood = likelihood_of("row(a=krr('0.000000004', [0, 1]), b=krr(2, [0, 1]))", np.full((1, 4), 25.0))
     with pytest.raises(IllConditioned):
         fitted("table_bayes", likelihood)
     assert np.isfinite(fitted("best", likelihood).theta).all()  # it goes on without
 
 
 def test_a_table_with_too_many_cells_for_bayes_is_refused_before_anything_is_computed() -> None:
-    wide = KroneckerOperator([krr(1000), krr(1000)])
+    wide = f"row(a=krr(2, {list(range(500))}), b=krr(2, {list(range(500))}))"
     with pytest.raises(NotApplicable, match="at most 200,000 cells"):
-        fitted("table_bayes", Likelihood(wide, np.ones((1, 1)), variables=(Variable(1000), Variable(1000))))
+        ldpsql.estimate([{"a": 1, "b": 2}], wide, "table_bayes")
 
 
 def test_a_few_reports_have_estimates() -> None:
-    one = Likelihood(KroneckerOperator([krr(2), krr(3)]), np.eye(6)[:1], variables=(Variable(2), Variable(3)))
+    one = likelihood_of("row(a=krr(2, [0, 1]), b=krr(2, [0, 1, 2]))", np.eye(6)[:1])
     for name in (*TABLES, "best"):
         theta = fitted(name, one).theta
         assert (theta >= 0).all()
@@ -163,7 +167,7 @@ def test_a_few_reports_have_estimates() -> None:
 def test_shares_of_columns_are_those_of_their_own_reports() -> None:
     likelihood = expected(chain())
     single = registry().estimator("ibu")
-    assert np.allclose(shares_of(likelihood, [1], single)[0], summed(chain()[None], SIZES, [1])[0], atol=1e-4)
+    assert np.allclose(shares_of(likelihood, [1], single)[0], summed(chain(), [1]), atol=1e-4)
 
 
 def test_tables_are_estimated_in_sql_and_there_is_no_time_for_them_after_a_deadline() -> None:

@@ -14,7 +14,6 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.estimate import estimate_column
 from ldpsql.estimates.top import largest
 from ldpsql.functions import Top, registry, tops
 from ldpsql.inference.score_intervals import deviations, exact_ends
@@ -74,7 +73,7 @@ def test_intervals_of_chosen_values_hold_for_reports_that_are_not_listed(text: s
     mechanism, missed = registry().mechanism(text), 0
     for _ in range(40):
         reports = ldpsql.perturb(RNG.choice(SIZE, 300, p=TRUTH).tolist(), mechanism)
-        (one,) = tops(estimate_column(reports, mechanism, registry().estimator("inv")).of, 5)
+        (one,) = tops(ldpsql.estimate(reports, mechanism, "inv").of, 5)
         missed += any(misses(one))
     assert missed <= 12
 
@@ -116,7 +115,7 @@ def test_a_share_that_stands_out_has_a_certain_rank() -> None:
 def test_python_and_sql_return_the_same_top(con: DuckDBPyConnection) -> None:
     con.execute("CREATE TABLE r AS SELECT ldp.perturb(least(i % 7, 3), ldp.olh(2, range(5))) AS y FROM range(900) t(i)")
     reports = con.sql("SELECT y FROM r").to_arrow_table().column("y")
-    table = estimate_column(reports, registry().mechanism("olh(2, [0, 1, 2, 3, 4])"), registry().estimator("ibu")).top(3)
+    table = ldpsql.estimate(reports, "olh(2, [0, 1, 2, 3, 4])").top(3)
     query = "SELECT unnest(ldp.top(y, ldp.olh(2, range(5)), 3), recursive := true) FROM r"
     rows = con.sql(query).to_arrow_table()
     assert rows.column_names == table.column_names

@@ -17,7 +17,6 @@ from duckdb import DuckDBPyConnection
 from moto.server import ThreadedMotoServer
 
 import ldpsql
-from ldpsql.bulk.staging import staged_at
 from ldpsql.errors import DestinationExists, DestinationRefused, LdpError, OtherMechanism, SourceRefused
 from ldpsql.places import Place
 from tests.commands import run
@@ -99,7 +98,6 @@ def test_what_is_at_a_url_is_replaced_only_if_asked_for(base: str, con: DuckDBPy
     assert files(base).cat_file(out) != before
     with pytest.raises(DestinationRefused, match="the source itself"):
         ldpsql.perturb_copy(con, source, source, {"city": CITY}, replace=True)
-    assert not staged_at(Place.of(out)).exists()
 
 
 def test_a_folder_at_a_url_and_the_web_are_refused_before_anything_is_drawn(base: str, con: DuckDBPyConnection) -> None:

@@ -148,7 +148,7 @@ MUTANTS = (
         "error = np.sqrt(np.maximum(inverse.diagonal(), 0.0) / size)",
         "error = 0.97 * np.sqrt(np.maximum(inverse.diagonal(), 0.0) / size)",
         "standard errors of debiased shares are 3 % too small",
-        "tests/test_estimators.py::test_dense_and_keep_or_spread_intervals_agree",
+        "tests/laws/test_intervals.py::test_the_errors_of_shares_are_those_of_exact_moments",
     ),
     Mutant(
         "ldpsql/inference/operators/base.py",
@@ -232,7 +232,7 @@ MUTANTS = (
         "        off = estimates.values.rounding / width",
         "        off = 0.0",
         "intervals of means leave out the rounding of bins",
-        "tests/test_numbers.py::test_the_interval_of_a_mean_includes_half_a_bin_and_no_more",
+        "tests/laws/test_intervals.py::test_the_errors_of_answers_are_those_of_exact_moments",
     ),
     Mutant(
         "ldpsql/estimates/functionals.py",
