@@ -158,12 +158,10 @@ def test_the_demonstration_estimates_the_flights_and_writes_a_page_that_needs_no
     assert done.returncode == 0, done.stderr
     assert "336,776 flights" in done.stdout
     assert all(airport in done.stdout for airport in ("EWR", "JFK", "LGA"))
-    distances = [
-        float(word.strip(",")) for line in done.stdout.splitlines() if "total variation" in line for word in line.split()[6::2]
-    ]
-    # 16 carriers, about 1e5 reports, epsilon 1: the standard error of a share is below .01, so the distance is near .04
-    assert len(distances) == 6
-    assert max(distances) < 0.12
+    covered = [int(line.split()[-3]) for line in done.stdout.splitlines() if "hold the truth" in line]
+    # Of 16 intervals, 6 miss with a probability below 1e-4 even if they were independent of each other; three airports.
+    assert len(covered) == 3
+    assert sum(covered) > 48 - 16
     page = (tmp_path / "ldpsql-demo.html").read_text(encoding="utf-8")
     assert page.count('class="group"') == 3
     assert page.count("<script") == 1  # its own; test_pages.py reads it

@@ -26,6 +26,7 @@ from ldpsql.pages import page as pages
 from ldpsql.pages.axes import Axis, shares
 from ldpsql.pages.maps import blocks
 from ldpsql.pages.markup import tag
+from ldpsql.pages.wording import interval
 from tests.commands import app
 
 HOSTILE = "</script><script>alert(1)</script>"
@@ -192,7 +193,7 @@ def test_key_value_reports_have_a_page_with_frequency_and_mean_of_every_key(name
     page = Parsed(html)
     assert [element for element, _ in page.elements].count("script") == 1
     names = next(attributes["data-names"] for element, attributes in page.elements if element == "table")
-    assert names == ",".join(["key", *ROW])
+    assert sorted(names.split(",")) == sorted(["key", *ROW])
     rows = {row[0]: row for row in page.rows if row[0] in (HOSTILE, "half", "never")}
     assert next(iter(rows)) == HOSTILE
     assert float(rows[HOSTILE][2].split()[0]) > 85  # six standard errors of bits, which are 2.4 %, below 100 %
@@ -234,6 +235,18 @@ def test_the_sql_of_a_key_value_page_runs_and_gives_its_estimates(tmp_path: Path
     assert rows.columns == ["region", "key", *ROW]
     first = next(row for row in Parsed(html).rows if row[0] == HOSTILE)
     assert f"{100 * rows['frequency'][0]:.1f}" == first[2].split()[0]
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5])
+def test_a_page_says_what_follows_from_the_intervals(tmp_path: Path, share: float) -> None:
+    mechanism, values = "krr(1, ['a', 'b'])", ["a"] * int(share * 1000) + ["b"] * (1000 - int(share * 1000))
+    one = ldpsql.estimate(ldpsql.perturb(values, mechanism), mechanism)
+    pages.write(tmp_path / "page.html", {"All": one}, {})
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    most, least = int(one.estimate.argmax()), int(one.estimate.argmin())
+    apart = one.low[most] > one.high[least]
+    assert ("lies above all others" in html, "intervals overlap" in html) == (apart, not apart)
+    assert f"{interval(one.low[most], one.high[most])} of the values behind these 1,000 reports are {'ab'[most]}." in html
 
 
 def test_the_plan_has_a_page_with_every_mechanism(tmp_path: Path) -> None:

@@ -8,46 +8,43 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import polars as pl
 
 from ldpsql.errors import LdpError
 from ldpsql.pages.document import Fact, code, document
-from ldpsql.pages.groups import marked
+from ldpsql.pages.groups import conclusions, marked
 from ldpsql.pages.markup import Markup, joined, tag
 from ldpsql.pages.report import promise
 from ldpsql.pages.tables import Cell, Column, share_table, table
-from ldpsql.pages.wording import percent, points
+from ldpsql.pages.wording import points
 from ldpsql.privacy.claims import Epsilon, PureLdp
 from ldpsql.sql.attach import connect
 
 # Declared from a public list of carriers, not inferred from the flights.
 CARRIERS = ["9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL", "HA", "MQ", "OO", "UA", "US", "VX", "WN", "YV"]
 
-ESTIMATORS = ("ibu", "inv_n")
-
 SETUP = """\
 CREATE MACRO carrier() AS ldp.krr({epsilon}, {carriers});
 
 CREATE TABLE reports AS
-SELECT origin, ldp.perturb(carrier, carrier()) AS carrier
-FROM flights
-ORDER BY random();"""
+FROM ldp.perturb_rows(flights, {{carrier: carrier()}}, keep := ['origin']);"""
 
 ESTIMATE = """\
-FROM ldp.estimate_by(reports, carrier, origin, carrier(), estimator := '{estimator}')"""
+SELECT origin, unnest(ldp.ibu(carrier), recursive := true)
+FROM reports GROUP BY origin"""
 
 TRUTH = """\
 SELECT origin, carrier AS value, count(*) / sum(count(*)) OVER (PARTITION BY origin) AS truth
 FROM flights GROUP BY origin, carrier"""
 
 COMPARE = """\
-SELECT b.origin, b.value, coalesce(t.truth, 0) AS truth, v.estimate AS inv_n, b.estimate AS ibu,
-       b.std_error, b.low, b.high, b.n
-FROM ({ibu}) b
-JOIN ({inv_n}) v USING (origin, value)
+SELECT e.*, coalesce(t.truth, 0) AS truth, c.n
+FROM ({estimate}) e
+JOIN (SELECT origin, count(*) AS n FROM reports GROUP BY origin) c USING (origin)
 LEFT JOIN ({truth}) t USING (origin, value)
-ORDER BY b.origin, truth DESC, b.value"""
+ORDER BY e.origin, truth DESC, e.value"""
 
 
 @dataclass(frozen=True)
@@ -80,15 +77,14 @@ def flights_file() -> Path:
 def run(epsilon: str) -> DemoResult:
     """Perturb every flight's carrier once and estimate the shares of each airport."""
     setup = SETUP.format(epsilon=Epsilon.parse(epsilon), carriers=CARRIERS)
-    ibu, inv_n = (ESTIMATE.format(estimator=name) for name in ESTIMATORS)
     with connect() as con:
         con.read_parquet(str(flights_file())).create_view("flights")
         start = perf_counter()
         con.execute(setup)
-        rows = con.sql(COMPARE.format(ibu=ibu, inv_n=inv_n, truth=TRUTH)).pl()
+        rows = con.sql(COMPARE.format(estimate=ESTIMATE, truth=TRUTH)).pl()
         seconds = perf_counter() - start
         (flights,) = con.execute("SELECT count(*) FROM reports").fetchone() or (0,)
-    return DemoResult(rows, [setup, ibu + ";"], flights, seconds, epsilon)
+    return DemoResult(rows, [setup, ESTIMATE + ";"], flights, seconds, epsilon)
 
 
 def console_text(result: DemoResult) -> str:
@@ -99,21 +95,25 @@ def console_text(result: DemoResult) -> str:
     ]
     for (origin,), airport in result.rows.group_by("origin", maintain_order=True):
         parts.append(f"\n{origin}  {airport['n'][0]:,} reports")
-        parts.append("  carrier  truth  inv_n    ibu   +-      estimate # and truth |")
+        parts.append("  carrier  estimate  95 % interval   truth   estimate # and truth |")
         parts += [
-            f"  {row['value']:<7} {row['truth']:6.1%} {row['inv_n']:6.1%} {row['ibu']:6.1%} {row['std_error']:5.1%}"
-            f"   {_bar(row['ibu'], row['truth'])}"
+            f"  {row['value']:<7}   {row['estimate']:6.1%}  {row['low']:5.1%} to {row['high']:5.1%}  {row['truth']:6.1%}"
+            f"   {_bar(row['estimate'], row['truth'])}"
             for row in airport.iter_rows(named=True)
         ]
-        distances = {name: _distance(airport, name) for name in reversed(ESTIMATORS)}
-        parts.append("  total variation to the truth: " + ", ".join(f"{k} {v:.3f}" for k, v in distances.items()))
+        parts.append(f"  intervals that hold the truth: {_covered(airport)} of {len(airport)}")
     parts.append(f"\nPerturbed and estimated in {result.seconds:.2f} s.")
     return "\n".join(parts)
 
 
-def _distance(airport: pl.DataFrame, estimator: str) -> float:
-    """Return the total variation between an estimate and the truth."""
-    return float((airport[estimator] - airport["truth"]).abs().sum()) / 2
+def _covered(rows: pl.DataFrame) -> int:
+    """Return how many intervals hold the truth."""
+    return int(rows["truth"].is_between(rows["low"] - 1e-12, rows["high"] + 1e-12).sum())
+
+
+def _furthest(rows: pl.DataFrame) -> dict[str, Any]:
+    """Return the row whose estimate is furthest from the truth, and by how much it is ``off``."""
+    return rows.with_columns(off=(pl.col("estimate") - pl.col("truth")).abs()).sort("off").row(-1, named=True)
 
 
 def _bar(estimate: float, truth: float, width: int = 40) -> str:
@@ -132,14 +132,20 @@ def write_page(result: DemoResult, path: Path) -> None:
         "alone; the truth is shown to compare."
     )
     sections = (_section(i, origin, rows) for i, (origin, rows) in enumerate(airports.items()))
-    body = joined(_overview(airports), *sections, tag("section", tag("h2", "The SQL"), code("\n\n".join(result.statements))))
+    origin, first = next(iter(airports.items()))
+    said = conclusions(origin, first.with_columns(name="value"), first["n"][0])
+    body = joined(
+        said,
+        _overview(airports),
+        *sections,
+        tag("section", tag("h2", "The SQL"), code("\n\n".join(result.statements))),
+    )
     path.write_text(document("Flights from New York, 2013", lead, _facts(result), body), "utf-8")
 
 
 def _facts(result: DemoResult) -> list[Fact]:
     """Return what was reported and how, how far the estimates are off, and how many intervals hold the truth."""
-    worst = result.rows.with_columns(off=(pl.col("ibu") - pl.col("truth")).abs()).sort("off").row(-1, named=True)
-    covered = int(result.rows["truth"].is_between(result.rows["low"] - 1e-12, result.rows["high"] + 1e-12).sum())
+    worst, covered = _furthest(result.rows), _covered(result.rows)
     return [
         Fact("Reports", f"{result.flights:,}", "one a flight"),
         Fact("Privacy", f"epsilon {result.epsilon}", promise(PureLdp(Epsilon.parse(result.epsilon)))),
@@ -151,27 +157,25 @@ def _facts(result: DemoResult) -> list[Fact]:
 
 
 def _overview(airports: dict[str, pl.DataFrame]) -> Markup:
-    """Return the airports, and how far each estimator is from the truth there."""
-    columns = [Column("Airport", ("origin",)), Column("Reports", ("reports",))]
-    columns += [Column(f"Distance to the truth by {name}", (name,)) for name in ESTIMATORS]
+    """Return the airports, and how close the estimates are to the truth there."""
+    columns = [Column("Airport", ("origin",)), Column("Reports", ("reports",)), Column("Furthest from the truth", ("off",))]
+    columns += [Column("Intervals that hold the truth", ("covered",))]
     rows = [
         (
             tag("a", origin, href=f"#group-{i}"),
             [
                 Cell(f"{rows['n'][0]:,}", (rows["n"][0],)),
-                *(Cell(percent(_distance(rows, name)), (_distance(rows, name),)) for name in ESTIMATORS),
+                Cell(points(_furthest(rows)["off"]), (_furthest(rows)["off"],)),
+                Cell(f"{_covered(rows)} of {len(rows)}", (_covered(rows),)),
             ],
         )
         for i, (origin, rows) in enumerate(airports.items())
     ]
-    text = "The distance is the total variation: the share of flights that an estimate gives to the wrong carrier."
-    return tag("section", tag("h2", "Airports"), tag("p", text), table("airports", columns, rows))
+    return tag("section", tag("h2", "Airports"), table("airports", columns, rows))
 
 
 def _section(number: int, origin: str, rows: pl.DataFrame) -> Markup:
-    table_rows = rows.select("value", "std_error", "low", "high", "truth", name="value", estimate="ibu").sort(
-        "estimate", descending=True
-    )
-    text = f"{rows['n'][0]:,} reports. Bars are estimates by ibu, the line on each its interval, the upright mark the truth."
+    table_rows = rows.drop("origin", "n").with_columns(name="value").sort("estimate", descending=True)
+    text = f"{rows['n'][0]:,} reports. Bars are estimates, the line on each its interval, the upright mark the truth."
     inside = joined(tag("p", text, class_="hint"), share_table(origin, table_rows, 0.95, "Carrier"))
     return tag("section", tag("h2", f"{origin}: share of each carrier"), inside, **marked(number, origin))

@@ -17,7 +17,7 @@ from ldpsql.pages.grids import Places, maps
 from ldpsql.pages.markup import Markup, joined, tag
 from ldpsql.pages.numbers import FEW, Distributions, bin_names, number_charts, number_facts
 from ldpsql.pages.tables import share_table
-from ldpsql.pages.wording import counted, determined, interval, percent, points
+from ldpsql.pages.wording import counted, determined, interval, percent, points, width
 
 MOST_OF_MAP = 500  # rows in the table of a large map
 DOUBTFUL = 1e-6  # honest reports have a smaller p-value once in a million groups
@@ -54,6 +54,11 @@ class Group:
         return float(np.median(self.one.std_error))
 
     @property
+    def off(self) -> float:
+        """The largest difference of a share and the truth; 0 if that is not known."""
+        return 0.0 if self.truth is None else float(np.abs(self.one.estimate - self.truth).max())
+
+    @property
     def fits(self) -> bool:
         """Whether the estimate explains the reports, and nothing needs to be done about it."""
         return agree(self.diagnosis) and bool(np.isfinite(self.one.std_error).all())
@@ -77,10 +82,9 @@ def result_facts(group: Group) -> list[Fact]:
 def trust_facts(group: Group) -> list[Fact]:
     """Return how precise the estimate of a group is, and whether the reports agree with it."""
     diagnosis = group.diagnosis
-    facts = [] if group.numbers else [Fact("Typical standard error", points(group.error), _worth(group))]
+    facts = [] if group.numbers else [Fact("Width of an interval", width(group.error), _worth(group))]
     if group.truth is not None:
-        distance = float(np.abs(group.one.estimate - group.truth).sum()) / 2
-        facts.append(Fact("Distance to the truth", percent(distance), "total variation: the share that is in the wrong place"))
+        facts.append(Fact("Furthest from the truth", points(group.off), "of all values"))
     return [*facts, verdict(diagnosis, fits=group.fits)]
 
 
@@ -95,7 +99,43 @@ def _worth(group: Group) -> str:
     worth = round(group.diagnosis.effective_reports)
     if not determined(group.error) or not worth:
         return "the reports do not determine these shares"
-    return f"as from {counted(worth, 'value')} without noise"
+    return f"standard error {points(group.error)}, as from {counted(worth, 'value')} without noise"
+
+
+def conclusions(about: str, rows: pl.DataFrame, reports: int, *, fits: bool = True) -> Markup:
+    """Return what can be said from estimates, in sentences.
+
+    Args:
+        about: the title of the group, empty if it is the only one.
+        rows: columns name, estimate, std_error, low and high.
+        reports: how many reports they were estimated from.
+        fits: whether the reports and the estimates agree.
+
+    """
+    first, *others = rows.sort("estimate", descending=True).iter_rows(named=True)
+    said = [] if fits else ["Nothing yet: the reports and the estimate do not agree. See what to do below."]
+    if fits and determined(first["std_error"]):
+        said.append(
+            f"{interval(first['low'], first['high'])} of the values behind these {reports:,} reports are {first['name']}."
+        )
+        near = [row["name"] for row in others if row["high"] >= first["low"]]
+        said.append(
+            f"It is not known whether {first['name']} or {near[0]} is more frequent: their intervals overlap."
+            if near
+            else f"{first['name']} is the most frequent value: its interval lies above all others."
+        )
+        rare = int((rows["low"] <= 0).sum())
+        said += [f"{counted(rare, 'value')} of {len(rows):,} may not occur at all: the interval begins at 0."] if rare else []
+    elif fits:
+        said.append("Nothing about the shares: these reports do not determine them.")
+    said.append("Nothing certain about one person: a report is random.")
+    meaning = "Each interval contains the true share in 95 of 100 collections."
+    return tag(
+        "section",
+        tag("h2", "What you can say from this" + (f": {about}" if about else "")),
+        tag("ul", *(tag("li", one) for one in said)),
+        tag("p", meaning, class_="hint"),
+    )
 
 
 def section(group: Group, number: int, most: int, *, alone: bool) -> Markup:

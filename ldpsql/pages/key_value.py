@@ -171,8 +171,8 @@ def _table(group: PairGroup, most: int) -> Markup:
         Column("Key", ("key",)),
         bar_column("Frequency", axis, wide=True),
         Column("Frequency", ("frequency",)),
-        Column("Standard error", ("frequency_error",), wide=True),
         Column(confidence, ("low", "high")),
+        Column("Standard error", ("frequency_error",), wide=True),
         Column("Mean", ("mean", "mean_error")),
         Column(confidence, ("mean_low", "mean_high")),
     ]

@@ -12,16 +12,16 @@ from ldpsql.pages.document import Fact, document
 from ldpsql.pages.markup import Markup, joined, tag
 from ldpsql.pages.plots import COLOURS, Series, figure, legend, lines
 from ldpsql.pages.tables import Cell, Column, table
-from ldpsql.pages.wording import counted, number, percent, points
+from ldpsql.pages.wording import WIDTH, counted, number, points, width
 
 GOOD = 0.01  # the error that people ask for first
 
 COLUMNS = [
     Column("Mechanism", ("mechanism",)),
     Column("Epsilon", ("epsilon",)),
-    Column("Expected standard error", ("std_error",)),
-    Column("Distance to the truth", ("total_variation",), wide=True),
-    Column("Reports for an error of 1 point", ("reports_needed",)),
+    Column("Width of an interval", ("width",)),
+    Column("Standard error", ("std_error",), wide=True),
+    Column("Reports for a standard error of 1 point", ("reports_needed",)),
 ]
 
 
@@ -31,11 +31,30 @@ def plan_page(expected: Sequence[Expected], reports: int) -> str:
         f"What to expect from {counted(reports, 'report')}, before anything is collected, if all values are equally frequent."
     )
     body = joined(
-        tag("section", tag("h2", "Expected error of a share"), curves(expected)),
+        _said(expected, reports),
+        tag("section", tag("h2", "How wide the interval of a share will be"), curves(expected)),
         tag("section", tag("h2", "All figures"), _table(expected)),
     )
     facts = [Fact("Reports", f"{reports:,}"), *_best(expected)]
     return document("Privacy and precision", lead, facts, body)
+
+
+def _said(expected: Sequence[Expected], reports: int) -> Markup | None:
+    """Return what can be said from the best mechanism at each epsilon, in sentences."""
+    finite = [one for one in expected if one.std_error is not None]
+    best = [
+        min((one for one in finite if one.epsilon == epsilon), key=_error)
+        for epsilon in sorted({one.epsilon for one in finite})
+    ]
+    if not best:
+        return None
+    said = [
+        f"With epsilon {number(one.epsilon)} and {one.mechanism}, expect an interval of {width(_error(one))} around each share "
+        f"from {counted(reports, 'report')}; estimates that differ by less may be of equal shares."
+        for one in dict.fromkeys([best[0], best[-1]])
+    ]
+    said.append("Four times as many reports halve the interval. A smaller epsilon protects more and makes it wider.")
+    return tag("section", tag("h2", "What you can say from this"), tag("ul", *(tag("li", one) for one in said)))
 
 
 def _best(expected: Sequence[Expected]) -> list[Fact]:
@@ -46,18 +65,26 @@ def _best(expected: Sequence[Expected]) -> list[Fact]:
     epsilons = sorted({one.epsilon for one in finite})
     best = [min((one for one in finite if one.epsilon == epsilon), key=_error) for epsilon in epsilons]
     facts = [
-        Fact(f"Best at epsilon {number(one.epsilon)}", one.mechanism, f"expected standard error {points(_error(one))}")
+        Fact(f"Best at epsilon {number(one.epsilon)}", one.mechanism, f"interval {width(_error(one))} wide")
         for one in dict.fromkeys([best[0], best[len(best) // 2], best[-1]])
     ]
     enough = next((one for one in best if _error(one) <= GOOD), None)
     if enough is None:
         return [
             *facts,
-            Fact("For an error of 1 point", "more reports", f"{best[-1].reports_needed:,} at epsilon {number(epsilons[-1])}"),
+            Fact(
+                "For a standard error of 1 point",
+                "more reports",
+                f"{best[-1].reports_needed:,} at epsilon {number(epsilons[-1])}",
+            ),
         ]
     return [
         *facts,
-        Fact("For an error of 1 point", f"epsilon {number(enough.epsilon)}", f"with {enough.mechanism}, of those compared"),
+        Fact(
+            "For a standard error of 1 point",
+            f"epsilon {number(enough.epsilon)}",
+            f"with {enough.mechanism}, of those compared",
+        ),
     ]
 
 
@@ -73,18 +100,22 @@ def curves(expected: Sequence[Expected], marked: str = "") -> Markup:
     names = sorted({one.mechanism for one in finite}, key=lambda name: (name != marked, name))
     drawn = [_series(name, i, marked, [one for one in finite if one.mechanism == name]) for i, name in enumerate(names)]
     plot = lines(drawn[::-1], *_axes(finite), "expected error by epsilon and mechanism")
-    return figure("Standard error, in percentage points", plot, "epsilon", legend([(line.kind, line.name) for line in drawn]))
+    return figure(
+        "Width of a 95 % interval, in percentage points", plot, "epsilon", legend([(line.kind, line.name) for line in drawn])
+    )
 
 
 def _series(name: str, at: int, marked: str, unordered: Sequence[Expected]) -> Series:
     ordered = sorted(unordered, key=lambda one: one.epsilon)
     kind = f"line l{at % COLOURS}" + (" dashed" if at >= COLOURS else "") + (" marked" if name == marked else "")
-    tips = [f"{name} at epsilon {number(one.epsilon)}: {points(_error(one))}" for one in ordered]
-    return Series(name, np.array([one.epsilon for one in ordered]), np.array([_error(one) for one in ordered]), tips, kind)
+    tips = [f"{name} at epsilon {number(one.epsilon)}: {width(_error(one))}" for one in ordered]
+    return Series(
+        name, np.array([one.epsilon for one in ordered]), np.array([WIDTH * _error(one) for one in ordered]), tips, kind
+    )
 
 
 def _axes(finite: Sequence[Expected]) -> tuple[Axis, Axis]:
-    epsilons, errors = [one.epsilon for one in finite], [_error(one) for one in finite]
+    epsilons, errors = [one.epsilon for one in finite], [WIDTH * _error(one) for one in finite]
     wide, tall = (0.8, 1.25) if min(epsilons) == max(epsilons) else (1.0, 1.0), (0.8, 1.25)
     marks = tuple(sorted(set(epsilons)))
     across = Axis(min(epsilons) * wide[0], max(epsilons) * wide[1], number, log=True, marks=marks if len(marks) <= 7 else ())
@@ -97,10 +128,10 @@ def _table(expected: Sequence[Expected]) -> Markup:
 
 def _cells(one: Expected) -> list[Cell | Markup]:
     epsilon = Cell(number(one.epsilon), (one.epsilon,))
-    distance = Cell("unknown", ("",), wide=True)
-    if one.total_variation is not None:
-        distance = Cell(percent(one.total_variation), (one.total_variation,), wide=True)
     if one.std_error is None or one.reports_needed is None:
-        return [epsilon, Cell("unknown", ("",)), distance, Cell("unknown", ("",))]
-    needed = Cell(f"{one.reports_needed:,}", (one.reports_needed,))
-    return [epsilon, Cell(points(one.std_error), (one.std_error,)), distance, needed]
+        return [epsilon, Cell("unknown", ("",)), Cell("unknown", ("",), wide=True), Cell("unknown", ("",))]
+    error, needed = (
+        Cell(points(one.std_error), (one.std_error,), wide=True),
+        Cell(f"{one.reports_needed:,}", (one.reports_needed,)),
+    )
+    return [epsilon, Cell(width(one.std_error), (WIDTH * one.std_error,)), error, needed]

@@ -20,7 +20,7 @@ from ldpsql.mechanisms.region import Region
 from ldpsql.pages.axes import Axis
 from ldpsql.pages.document import Fact, code, document, folded
 from ldpsql.pages.grids import Places
-from ldpsql.pages.groups import Group, result_facts, section, trust_facts
+from ldpsql.pages.groups import Group, conclusions, result_facts, section, trust_facts
 from ldpsql.pages.maps import Heat, Side, blocks, heat, scale_of_colours
 from ldpsql.pages.markup import Markup, joined, tag
 from ldpsql.pages.numbers import Distributions, axis_names, ordered
@@ -28,7 +28,7 @@ from ldpsql.pages.plan import curves
 from ldpsql.pages.plots import Series, figure, lines
 from ldpsql.pages.tables import Cell, Column, table
 from ldpsql.pages.tracing import trace
-from ldpsql.pages.wording import counted, number, percent, points
+from ldpsql.pages.wording import WIDTH, counted, number, percent, points, width
 from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp
 from ldpsql.registry.registry import registry
 
@@ -45,8 +45,9 @@ def report_page(
     region: Region | None = None,
 ) -> str:
     """Return the page for estimates by title, all under one mechanism."""
-    groups = _groups(estimates, truth, region)
+    first, *_ = groups = _groups(estimates, truth, region)
     body = joined(
+        conclusions(first.title if len(groups) > 1 else "", first.rows, first.diagnosis.reports, fits=first.fits),
         _overview(groups) if len(groups) > 1 else None,
         *(
             section(group, number, max(1, MOST_ROWS // len(groups)), alone=len(groups) == 1)
@@ -100,14 +101,11 @@ def _common(groups: Sequence[Group]) -> list[Fact]:
     errors, wrong = sorted(group.error for group in groups), [group for group in groups if not group.fits]
     facts = [
         Fact(
-            "Typical standard error",
-            points(errors[len(errors) // 2]),
-            f"from {points(errors[0])} to {points(errors[-1])} by group",
+            "Width of an interval", width(errors[len(errors) // 2]), f"from {width(errors[0])} to {width(errors[-1])} by group"
         )
     ]
     if any(group.truth is not None for group in groups):
-        distances = [float(np.abs(group.one.estimate - group.truth).sum()) / 2 for group in groups if group.truth is not None]
-        facts.append(Fact("Distance to the truth", percent(max(distances)), "total variation in the worst group"))
+        facts.append(Fact("Furthest from the truth", points(max(group.off for group in groups)), "in the worst group"))
     return [*facts, fit_of([group.title for group in wrong])]
 
 
@@ -141,8 +139,7 @@ def _overview(groups: Sequence[Group]) -> Markup:
         Column("Group", ("group",)),
         Column("Reports", ("reports",)),
         Column(result, (result.lower().replace(" ", "_"),)),
-        Column("Typical standard error", ("error",), wide=True),
-        Column("Steps", ("steps",), wide=True),
+        Column("Width of an interval", ("width",), wide=True),
         Column("Gap", ("gap",), wide=True),
         Column("p-value", ("p_value",), wide=True),
         Column("Status", ("status",), wide=True),
@@ -156,8 +153,7 @@ def _overview_cells(group: Group) -> list[Cell | Markup]:
     return [
         Cell(f"{diagnosis.reports:,}", (diagnosis.reports,)),
         Cell(result.value, (result.value,)),
-        Cell(points(group.error), (group.error,), wide=True),
-        Cell(f"{diagnosis.iterations:,}", (diagnosis.iterations,), wide=True),
+        Cell(width(group.error), (WIDTH * group.error,), wide=True),
         Cell(f"{diagnosis.gap:.2g}", (diagnosis.gap,), wide=True),
         Cell(f"{diagnosis.fit_p_value:.2g}", (diagnosis.fit_p_value,), wide=True),
         Cell(diagnosis.status, (diagnosis.status,), wide=True),
@@ -170,7 +166,7 @@ def _alternatives(mechanism: CertifiedValues, groups: Sequence[Group]) -> Markup
     expected = curve(mechanism, reports)
     if not expected:
         return None
-    text = f"Expected standard error of a share from {counted(reports, 'report')}, if all values are equally frequent."
+    text = f"Expected interval of a share from {counted(reports, 'report')}, if all values are equally frequent."
     return tag("section", tag("h2", "What another epsilon would give"), tag("p", text), curves(expected, mechanism.name))
 
 

@@ -94,8 +94,8 @@ def share_table(title: str, rows: pl.DataFrame, confidence: float, called: str =
         Column(called, ("value",)),
         bar_column("Share", axis),
         Column("Estimate", ("estimate",)),
-        Column("Standard error", ("std_error",), wide=True),
         Column(f"{100 * confidence:.4g} % interval", ("low", "high")),
+        Column("Standard error", ("std_error",), wide=True),
     ]
     columns += [Column("Truth", ("truth",), wide=True)] if "truth" in rows.columns else []
     return table(title, columns, list(_share_rows(rows, axis)))
@@ -123,13 +123,13 @@ def _share_rows(rows: pl.DataFrame, axis: Axis) -> Iterator[tuple[str, list[Cell
 
 
 def share_cells(row: dict[str, float], axis: Axis, *, wide: bool = False) -> list[Cell | Markup]:
-    """Return the bar of an estimate, and its share, error and interval; ``wide`` leaves the bar out on a telephone, too."""
+    """Return the bar of an estimate, and its share, interval and error; ``wide`` leaves the bar out on a telephone, too."""
     error, ends = row["std_error"], (row["low"], row["high"])
     return [
         tag("td", _bar(row, axis), class_="bar wide" if wide else "bar"),
         Cell(percent(row["estimate"], _step(error)), (row["estimate"],)),
-        Cell(points(error), (error,), wide=True),
         Cell(interval(*ends, _step(error)) if determined(error) else "unknown", ends, wraps=True),
+        Cell(points(error), (error,), wide=True),
     ]
 
 

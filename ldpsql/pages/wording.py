@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import floor, isfinite, log10
 
 ALL = 0.5  # the standard error of a share from which on its interval holds nearly all shares
+WIDTH = 3.92  # of a 95 % interval, in standard errors
 LONGEST = 14  # characters of a name on an axis
 
 
@@ -25,6 +26,19 @@ def points(error: float) -> str:
     if not determined(error):
         return "unknown"
     return f"{_without_minus_zero(100 * error, decimals(100 * error / 5 if error else 1.0))}\u00a0points"
+
+
+def width(error: float) -> str:
+    """Return how wide the 95 % interval of a share with this standard error is, in percentage points.
+
+    >>> width(0.01).split()
+    ['3.9', 'points']
+    """
+    return (
+        f"{_without_minus_zero(100 * WIDTH * error, decimals(10 * WIDTH * error))}\u00a0points"
+        if determined(error)
+        else "unknown"
+    )
 
 
 def determined(error: float) -> bool:
