@@ -193,7 +193,7 @@ def test_key_value_reports_have_a_page_with_frequency_and_mean_of_every_key(name
     page = Parsed(html)
     assert [element for element, _ in page.elements].count("script") == 1
     names = next(attributes["data-names"] for element, attributes in page.elements if element == "table")
-    assert sorted(names.split(",")) == sorted(["key", *ROW])
+    assert sorted(str(names).split(",")) == sorted(["key", *ROW])
     rows = {row[0]: row for row in page.rows if row[0] in (HOSTILE, "half", "never")}
     assert next(iter(rows)) == HOSTILE
     assert float(rows[HOSTILE][2].split()[0]) > 85  # six standard errors of bits, which are 2.4 %, below 100 %
