@@ -126,6 +126,9 @@ MIXED = [
     pa.array([None, "x", "y", "x"]).dictionary_encode(),
     pa.array([None, None], pa.null()),
     pa.array([{}, None], pa.struct([])),
+    pa.StructArray.from_arrays(
+        [pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])])], ["u"], mask=pa.array([False, True])
+    ),
     pa.array([None, True, False]),
     pa.RunEndEncodedArray.from_arrays([2, 3], ["a", None]),
     pa.array([], pa.list_view(pa.string_view())),

@@ -312,7 +312,8 @@ def bound(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Give a database with the table of a policy, a copy of it under another name, a view and a file."""
     with ldpsql.connect(str(tmp_path / "wh.duckdb"), key=Key.create(tmp_path / "key")) as con:
         con.execute("""
-            CREATE TABLE people AS SELECT i AS id, ['Lima', 'Oslo'][1 + i % 2] AS city, i AS ssn FROM range(100) t(i);
+            CREATE TABLE people AS
+                SELECT i AS id, ['Lima', 'Oslo'][1 + i % 2] AS city, i AS ssn, city AS home FROM range(100) t(i);
             CREATE TABLE others AS FROM people; CREATE VIEW seen AS FROM people; CREATE TEMP VIEW fleeting AS FROM people;
             CREATE MACRO of_people() AS TABLE FROM people; COPY people TO 'people.parquet'""")
         yield con
@@ -332,6 +333,9 @@ def test_sql_draws_from_the_table_of_a_policy_only_with_its_mechanisms(
             bound.execute(f"SELECT ldp.perturb(city, ldp.{MORE}) FROM {source}").fetchall()
     for sql in (
         f"FROM ldp.perturb_rows(people, {{city: ldp.{MORE}}})",
+        "FROM ldp.perturb_rows(people, {city: ldp.m.people_city()}, keep := ['ssn', 'id'])",
+        "FROM ldp.perturb_rows(seen, {city: ldp.m.people_city()}, keep := 'ssn')",
+        "FROM ldp.perturb_rows(people, {home: ldp.m.people_city()})",
         f"SELECT ldp.perturb_mixed(city, 'a', {{a: ldp.{MORE}}}) FROM people",
         f"SELECT ldp.perturb_once(city, ldp.{MORE}, id) FROM people",
         f"CREATE TABLE stored AS SELECT (SELECT ldp.perturb(p.city, ldp.{MORE})) FROM people AS p",
@@ -353,6 +357,7 @@ def test_sql_draws_from_the_table_of_a_policy_only_with_its_mechanisms(
         query = f"SELECT ldp.perturb(city, {call}) FROM seen"
         if permanent == "false":
             bound.execute(query).fetchall()
+            bound.execute(f"FROM ldp.perturb_rows(seen, {{City: {call}}}, keep := 'ID')").fetchall()
             continue
         with pytest.raises(duckdb.Error, match=r"LDP307.*declares permanent reports"):
             bound.execute(query).fetchall()
@@ -389,7 +394,7 @@ def test_a_policy_is_looked_up_once_for_a_statement_however_many_rows_it_reads(
     ldpsql.attach(bound)
     looked_up = []
     monkeypatch.setattr("ldpsql.ledger.guard.identity_of_statement", lambda cursor, sql: looked_up.append(sql))
-    bound.execute("INSERT INTO people SELECT i, 'Lima', i FROM range(20000) t(i)")
+    bound.execute("INSERT INTO people SELECT i, 'Lima', i, 'Oslo' FROM range(20000) t(i)")
     for rows in (0, 20_100, 20_100):
         query = f"SELECT ldp.perturb(city, ldp.m.city()) FROM people LIMIT {rows}"
         assert len(bound.execute(query).fetchall()) == rows

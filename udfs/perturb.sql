@@ -4,8 +4,8 @@ CREATE OR REPLACE MACRO ldp._same(handle) AS __ldp_same(
     handle, system.main.strftime(DATE '2000-01-01', __ldp_expression(0)), system.main.epoch_us(system.main.now())
 );
 -- If attach was called with a ledger, _guard() is its number, and only an open release can draw. The policies of the tables that the
--- statement reads must allow what it draws: 'reports', 'permanent' ones, or those of a map of 'levels'.
-CREATE OR REPLACE MACRO ldp._draws_by(handle) AS ldp._allowed(__ldp_draws(ldp._same(handle), ldp._guard()), 'reports');
+-- statement reads must allow what it draws: 'reports', 'permanent' ones, those of a map of 'levels', or {"column": ..., "keep": [...]}.
+CREATE OR REPLACE MACRO ldp._draws_by(handle, drawn := 'reports') AS ldp._allowed(__ldp_draws(ldp._same(handle), ldp._guard()), drawn);
 CREATE OR REPLACE MACRO ldp._draws(m) AS ldp._draws_by(__ldp_drawn(m));
 CREATE OR REPLACE MACRO ldp._report_by(x, m) AS ldp._report(x, ldp._draws(m), (m).reports, (m).reports);
 CREATE OR REPLACE MACRO ldp._report_of

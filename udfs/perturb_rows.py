@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -234,8 +235,8 @@ class _Columns:
     types: dict[str, str]
     mechanisms: dict[str, Mechanism] = field(default_factory=dict)
 
-    def drawn(self, name: str, catalog: str) -> str:
-        """Return the SQL of a list of reports of a column."""
+    def drawn(self, name: str, kept: list[str], catalog: str) -> str:
+        """Return the SQL of a list of reports of a column, which policies must allow next to the kept columns."""
         own = f'(SELECT m.{quoted(name)} FROM "_ldpsql_columns")'  # noqa: S608  # quoted
         mechanism, kind = self.mechanisms.get(name), fields_of(self.types[name]).get("reports")
         if self.types[name] == "UNKNOWN":  # a parameter of a prepared statement, which DuckDB binds again with its value
@@ -249,7 +250,8 @@ class _Columns:
         handle = f"system.main.__ldp_drawn({own})" if mechanism is None else str(MECHANISMS.number(mechanism))
         scalar, text = _BY_KIND.get(kind, _BY_KIND[""]), text_literal(name)
         column = f"COLUMNS(lambda c: lower(c) = lower({text}))"
-        arguments = f'{column}, "_ldpsql_places", "_ldpsql_counted", {text}, {catalog}_draws_by({handle})'
+        drawn = text_literal(json.dumps({"column": name, "keep": kept}))
+        arguments = f'{column}, "_ldpsql_places", "_ldpsql_counted", {text}, {catalog}_draws_by({handle}, {drawn})'
         call = f"system.main.{scalar.name}({arguments})"
         if kind not in _BY_KIND:
             call = f"list_select(({own}).reports, {call})"
@@ -336,7 +338,7 @@ def _query(columns: _Columns | None, table: str | None, kept: Any, catalog: str)
     others = [name for name in map(str.lower, keep) if name not in perturbed and not name.startswith(_OWN)]
     kept_too = f"COLUMNS(lambda c: lower(c) IN {_listed(others)})"
     words = {
-        "DRAWN": ", ".join(columns.drawn(name, catalog) for name in columns.types),
+        "DRAWN": ", ".join(columns.drawn(name, others, catalog) for name in columns.types),
         "PLACED_KEPT": f", {kept_too}" if others else "",
         "TAKEN_KEPT": f', list_extract({kept_too}, "_ldpsql_places")' if others else "",
         "PERTURBED": _listed(perturbed),

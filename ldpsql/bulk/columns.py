@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ldpsql.bulk.sources import changed, check_columns, names_of
 from ldpsql.channels import Drawn
-from ldpsql.domains.columns import family, plain
+from ldpsql.domains.columns import family, plain, struct_parts
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import guarded
 from ldpsql.engine.sql_struct import columns_of
@@ -229,7 +229,8 @@ def kept(column: pa.Array) -> pa.Array:
         storage = kept(column.storage)
         return pa.ExtensionArray.from_storage(kind, storage) if kind == column.type else storage
     if pa.types.is_struct(kind) and len(kind):
-        return pa.StructArray.from_arrays([kept(child) for child in column.flatten()], fields=list(kind), mask=_nulls(column))
+        parts = [kept(child) for child in struct_parts(column)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=_nulls(column))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _list(column, kind)
     return _without_hidden(column if column.type == kind else column.cast(kind))

@@ -85,6 +85,15 @@ def _holds_records(kind: pa.DataType) -> bool:
     return is_record(kind) or any(_holds_records(kind.field(i).type) for i in range(kind.num_fields))
 
 
+def struct_parts(column: pa.StructArray) -> list[pa.Array]:
+    """Return the fields of a struct, each NULL where the struct is, except for a UNION, which keeps what it holds there.
+
+    A UNION has no bitmap of NULLs: Arrow ends the process if one is to be NULL because its struct is.
+    """
+    kinds = [field.type for field in column.type]
+    return [column.field(i) if pa.types.is_union(kind) else pc.struct_field(column, [i]) for i, kind in enumerate(kinds)]
+
+
 def _without_records(column: pa.Array) -> pa.Array:
     """Return a column with plain reports instead of those that record what drew them, also in lists, structs and maps."""
     kind = column.type
@@ -94,7 +103,7 @@ def _without_records(column: pa.Array) -> pa.Array:
         return _without_records(pc.struct_field(column, [0]))
     missing = column.is_null() if column.null_count else None
     if pa.types.is_struct(kind):
-        return pa.StructArray.from_arrays([_without_records(part) for part in column.flatten()], kind.names, mask=missing)
+        return pa.StructArray.from_arrays([_without_records(part) for part in struct_parts(column)], kind.names, mask=missing)
     whole = pa.concat_arrays([column])  # its offsets begin at 0
     ends = whole.offsets.cast(pa.int32())
     if pa.types.is_map(kind):

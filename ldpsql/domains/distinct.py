@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import Words64
 from ldpsql.channels.splitmix import splitmix
-from ldpsql.domains.columns import plain
+from ldpsql.domains.columns import plain, struct_parts
 
 _CELLS = 1 << 16  # words at a time, so that what is mixed stays in the cache
 
@@ -114,7 +114,7 @@ def _ranked(column: pa.Array) -> np.ndarray:
 def _keys(column: pa.Array) -> Words64:
     """Return a row of words for each value of a column; rows are equal if and only if the values are."""
     if pa.types.is_struct(column.type):
-        return np.concatenate([_keys(part) for part in column.flatten()], axis=1)
+        return np.concatenate([_keys(part) for part in struct_parts(column)], axis=1)
     if pa.types.is_union(column.type):
         codes = column.type_codes.to_numpy()
         active = [np.where((codes == i)[:, None], _keys(column.field(i)), 0) for i in range(column.type.num_fields)]

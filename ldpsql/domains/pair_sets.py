@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Sets
-from ldpsql.domains.columns import plain
+from ldpsql.domains.columns import plain, struct_parts
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.ranges import doubles
 from ldpsql.domains.sql_types import shown_type
@@ -100,7 +100,7 @@ class PairSets:
         if not pa.types.is_struct(pairs.type) or {field.name for field in pairs.type} != {"key", "value"}:
             raise WrongType("the members of a set must be structs of a key and a value", _EXAMPLE)
         fields = [field.name for field in pairs.type]
-        parts = pairs.flatten()  # unlike field(), this lets a NULL pair make its fields NULL
+        parts = struct_parts(pairs)
         ends = np.concatenate([[0], np.cumsum(sizes)])
         row = np.repeat(np.arange(len(sizes)), sizes)
         return ends, row, parts[fields.index("key")], parts[fields.index("value")]

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.channels import Codes
+from ldpsql.domains.columns import struct_parts
 from ldpsql.domains.domain import MOST_LISTED, Domain
 from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter, MissingValue, OutsideDomain, WrongType
@@ -138,7 +139,7 @@ class Product(Domain):
                 f"the column has type {shown_type(whole.type)}, and the mechanism perturbs structs of {', '.join(self.names)}",
                 "write {" + ", ".join(f"{name}: {name}" for name in self.names) + "}",
             )
-        parts = dict(zip(names, whole.flatten(), strict=True))
+        parts = dict(zip(names, struct_parts(whole), strict=True))
         return [parts[name.casefold()] for name in self.names]
 
     def locate(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ldpsql.domains.columns import struct_parts
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import is_long, pin
 from ldpsql.domains.product import Product
@@ -150,7 +151,7 @@ def _column(values: pa.Array) -> tuple[Any, Any]:
     if not pa.types.is_struct(values.type):
         return values.cast(pa.string()).to_pylist(), [_sql_type(values.type)]
     names = values.type.names
-    parts = [_column(part) for part in values.flatten()]
+    parts = [_column(part) for part in struct_parts(values)]
     rows = [dict(zip(names, row, strict=True)) for row in zip(*(texts for texts, _ in parts), strict=True)]
     return rows, [{name: kind for name, (_, [kind]) in zip(names, parts, strict=True)}]
 

@@ -9,6 +9,7 @@ replace the macro `_guard`, or detach its catalog; attaching ldpsql again then f
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -223,7 +224,8 @@ class Statement:
 
         Args:
             handle: with which it draws.
-            drawn: what: ``reports``, ``permanent`` ones, or those of ``levels``: the handle is that of a map.
+            drawn: what: ``reports``, ``permanent`` ones, those of ``levels``, whose handle is that of a map, or in JSON the
+                ``column`` that is drawn and the columns that the statement is to ``keep``.
 
         Raises:
             OutsidePolicy: if a policy does not.
@@ -237,9 +239,10 @@ class Statement:
         _PLANNING.now = True  # to plan the statement again, DuckDB may call this function again
         try:
             with CONNECTIONS.cursor_at(self.catalog, self.search_path) as cursor:
-                whose = identity_of_statement(cursor, self.sql)
+                whose, rows = identity_of_statement(cursor, self.sql), json.loads(drawn) if drawn.startswith("{") else {}
                 for mechanism in _drawing(handle, drawn):
-                    check_policies(whose, {"": mechanism}, permanent=drawn == "permanent", con=cursor)
+                    columns, keep = {rows.get("column", ""): mechanism}, rows.get("keep", [])
+                    check_policies(whose, columns, keep=keep, permanent=drawn == "permanent", con=cursor)
         finally:
             _PLANNING.now = False
         if guard is not None and whose is not None:

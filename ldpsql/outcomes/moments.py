@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import Floats
-from ldpsql.domains.columns import family
+from ldpsql.domains.columns import family, struct_parts
 from ldpsql.domains.distinct import distinct, taken
 from ldpsql.errors import BadCounts, InvalidParameter, WrongType
 from ldpsql.quoting import quoted
@@ -109,7 +109,7 @@ class Moments:
         if not set(_names(lists)) >= set(SUMS):
             raise BadCounts("these are not sums of weights and outcomes", "use ldp.sums(report, y) under GROUP BY report")
         own, cells, group = _flattened(reports, lists, rows)
-        number = {name: pc.struct_field(cells, name) for name in SUMS}
+        number = dict(zip(cells.type.names, struct_parts(cells), strict=True))
         if pc.sum(number["refused"]).as_py():
             raise _bad_weights()
         n = number["n"].cast(pa.float64()).fill_null(0.0).to_numpy()
@@ -151,11 +151,12 @@ class RawRows:
 
         """
         own, cells, group = _flattened(reports, lists, rows)
-        y, w, x = (pc.struct_field(cells, name) for name in ROW)
+        part = dict(zip(cells.type.names, struct_parts(cells), strict=True))
+        y, w, x = (part[name] for name in ROW)
         columns, names = [y], []
         if pa.types.is_struct(x.type):
             names = [field.name for field in x.type]
-            columns += [pc.struct_field(x, name) for name in names]
+            columns += struct_parts(x)
         elif not pa.types.is_null(x.type):
             raise InvalidParameter("raw regressors must be a STRUCT of numbers", "such as {age: age, hours: hours}")
         check_columns(len(columns))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn, Floats
-from ldpsql.domains.columns import plain
+from ldpsql.domains.columns import plain, struct_parts
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.sql_numbers import counted
 from ldpsql.quoting import quoted
@@ -115,7 +115,7 @@ class PairReports(NumberedReports):
         """Return the positions among the distinct reports, -1 for impossible reports."""
         if not pa.types.is_struct(column.type) or {part.name for part in column.type} != {"key", self.field}:
             raise impossible()
-        fields = dict(zip([part.name for part in column.type], column.flatten(), strict=True))
+        fields = dict(zip([part.name for part in column.type], struct_parts(column), strict=True))
         key, number = plain(fields["key"]), fields[self.field]
         if pa.types.is_decimal(number.type) and number.type.scale == 0:  # HUGEINT: so DuckDB reads 1 and -1 from JSON
             number = _words(number)

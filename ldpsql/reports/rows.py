@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn
+from ldpsql.domains.columns import struct_parts
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import ImpossibleReport
 from ldpsql.reports.base import FormedReports, NumberedReports
@@ -82,7 +83,7 @@ class RowReports(FormedReports):
                 f"the reports of this mechanism are structs of {', '.join(self.names)}",
                 f"write {{{written}}}; estimate one of the columns with its own mechanism",
             )
-        parts = dict(zip(names, column.flatten(), strict=True))
+        parts = dict(zip(names, struct_parts(column), strict=True))
         return [parts[name.casefold()] for name in self.names]
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:

@@ -17,6 +17,7 @@ from ldpsql.inference.operators.base import Ends, Operator, digest
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.inverted import InvertedOperator
 from ldpsql.inference.operators.stack import StackOperator
+from ldpsql.inference.operators.supports import MOST_PAIRS
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
 from ldpsql.inference.operators.weights import Bounding, Majorants, ReportWeights, weighable
 
@@ -51,7 +52,7 @@ class ProductOperator(InvertedOperator, DenseOperator):
             "the table of these lists of reports and all values", "use fewer values, or ldp.ibu on one report of each user"
         )
         self._single, self._positions, self._lengths, self._differ = single, positions, lengths, differ
-        self.isotropic = single.isotropic
+        self.isotropic, self._many = single.isotropic, single.inputs > MOST_PAIRS
         with np.errstate(divide="ignore"):
             logs = np.log(single.of_reports(self._seen)).T
         ends = np.concatenate([[0], np.cumsum(lengths)])
@@ -105,8 +106,13 @@ class ProductOperator(InvertedOperator, DenseOperator):
         """Return the intervals around the debiased estimate.
 
         If few people have the same list, return those of the jackknife or of the inversion, whichever have the smaller errors:
-        the errors of the inversion do not grow if there are more values than people.
+        the errors of the inversion do not grow if there are more values than people. With more than `MOST_PAIRS` values, all
+        are those of the inversion, and infinite without one.
         """
+        if self._many:
+            with suppress(IllConditioned):
+                return self.inverted_interval(shares, n, theta, z)
+            return np.full_like(theta, np.inf), np.full_like(theta, -1.0), np.full_like(theta, 2.0)
         if self.isotropic or not self._few(n):
             return super().interval(shares, n, theta, z)
         centre, variance = self._jackknife(shares, n, theta, np.eye(self.inputs))
@@ -120,7 +126,12 @@ class ProductOperator(InvertedOperator, DenseOperator):
         return ends
 
     def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Return functionals of the debiased estimate; if few people have the same list, with the variance of the jackknife."""
+        """Return functionals of the debiased estimate, of which the variance is that of the errors of `interval`."""
+        if self._many:
+            with suppress(IllConditioned):
+                return self.inverted_functionals(shares, n, theta, c)
+            centre = np.einsum("gx,gxm->gm", theta, np.broadcast_to(c, (len(theta), *c.shape[-2:])))
+            return centre, np.full_like(centre, np.inf)
         if self.isotropic or not self._few(n):
             return super().functionals(shares, n, theta, c)
         return self._jackknife(shares, n, theta, c)
@@ -159,14 +170,18 @@ class ProductOperator(InvertedOperator, DenseOperator):
         theta: Floats,  # noqa: ARG002  # as observed
         c: Floats,
     ) -> tuple[Floats, Floats]:
-        """Return c'v for the inversion v, and its variance, from how the contributions of the reports are scattered."""
+        """Return c'v for the inversion v, and its variance, from how the contributions of the lists are scattered.
+
+        One or two lists say nothing about that.
+        """
         inverted, starts = self._inverted(), np.cumsum(self._lengths) - self._lengths
         centre, second = np.empty((2, len(shares), c.shape[-1]))
         for i, each in enumerate(np.broadcast_to(c, (len(shares), *c.shape[-2:]))):
             check()
             lists = np.add.reduceat((inverted @ each)[self._place], starts, axis=0) / self._lengths[:, None]
             centre[i], second[i] = shares[i] @ lists, shares[i] @ lists**2
-        return centre, np.maximum(second - centre**2, 0.0) / n[:, None]
+        scattered = np.maximum(second - centre**2, 0.0) / np.maximum(n - 1.0, 1.0)[:, None]
+        return centre, np.where(n[:, None] > 2, scattered, np.inf)
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error of every share that `invert` gives, and ``z`` errors to either side.
