@@ -186,7 +186,7 @@ def sparse(path: str, rounds: int) -> list[Figure]:
     users = ratings.select(pl.concat_list(pl.struct("key", value=pl.col("rating").cast(pl.Float64)))).to_series()
     top = ratings.group_by("key").agg(pl.len(), pl.col("rating").mean()).sort("len", descending=True).head(50)
     keys = ratings["key"].unique().sort().to_list()
-    estimators, out = ("unbiased", "ibu", "empirical_bayes"), []
+    estimators, out = ("inv", "ibu", "empirical_bayes"), []
     for name in ("pckv_grr", "pckv_ue"):
         mechanism = registry().mechanism({"mechanism": name, "epsilon": 1, "keys": keys, "low": 1, "high": 5})
         errors, slowest = np.empty((rounds, len(estimators), 2)), 0.0

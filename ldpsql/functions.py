@@ -15,7 +15,7 @@ from ldpsql.domains.columns import family, finite_or_null, plain, with_nulls
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
 from ldpsql.domains.written import check_epsilon, check_listed, check_written
-from ldpsql.engine.aggregates import Aggregate, aggregates
+from ldpsql.engine.aggregates import aggregate
 from ldpsql.engine.arguments import (
     Booleans,
     Column,
@@ -23,7 +23,6 @@ from ldpsql.engine.arguments import (
     Handles,
     Lists,
     Options,
-    PlainOptions,
     Settings,
     Structs,
     Takes,
@@ -34,7 +33,7 @@ from ldpsql.engine.arguments import (
     lists_of,
     structs_with,
 )
-from ldpsql.engine.asking import SHOWN, Asked, answers, number_structs
+from ldpsql.engine.asking import answering, as_structs, sql_type
 from ldpsql.engine.forms import (
     counted_by_form,
     drawn_by_form,
@@ -55,9 +54,7 @@ from ldpsql.engine.functions import (
     struct_type,
 )
 from ldpsql.engine.groups import (
-    check_size,
     counts_of,
-    estimated,
     in_order,
     learnt_from,
     learnt_from_order,
@@ -68,7 +65,7 @@ from ldpsql.engine.groups import (
 from ldpsql.engine.identity import parts
 from ldpsql.engine.in_c import learn
 from ldpsql.engine.kinds import ToColumn
-from ldpsql.engine.sql_struct import as_struct, columns_of, domain_type, reports_type, struct_sql, values_type
+from ldpsql.engine.sql_struct import as_struct, columns_of, reports_type, struct_sql, values_type
 from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import (
@@ -86,34 +83,29 @@ from ldpsql.estimates import distances
 from ldpsql.estimates.bootstrap import (
     OF_PLACES,
     MetricName,
-    SimulatedError,
     Simulation,
     compare_simulated,
     metric_named,
-    simulated_errors,
 )
-from ldpsql.estimates.conditions import column_of_table, columns_named, condition, named_place, values_of
-from ldpsql.estimates.contrasts import difference, number_of
-from ldpsql.estimates.diagnosis import Diagnosis
-from ldpsql.estimates.estimate import Estimate, Estimates
-from ldpsql.estimates.fitting import estimator_of_shares, estimator_of_top
+from ldpsql.estimates.conditions import condition, named_place, values_of
+from ldpsql.estimates.contrasts import difference
+from ldpsql.estimates.estimate import Estimate, Estimates, check_single, check_size, estimated
+from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
-from ldpsql.estimates.independence import Columns, Independence, independence
-from ldpsql.estimates.measures import FIELDS, TableFunctional
-from ldpsql.estimates.narrowing import narrowed
+from ldpsql.estimates.measures import FIELDS
 from ldpsql.estimates.question import REQUIRED
 from ldpsql.estimates.rappor_files import collection_shares
 from ldpsql.estimates.rectangles import RectangleShares
-from ldpsql.estimates.scale import bound_of, check_line, check_ordered, scale_of
+from ldpsql.estimates.scale import check_line, check_ordered, scale_of
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
-from ldpsql.estimates.tables import Margin, MeanOf, OfColumn, QuantileOf, QuantilesOf, Share, VarianceOf
-from ldpsql.estimates.top import Top, checked_count, tops
+from ldpsql.estimates.tables import Margin, MeanOf, Share, VarianceOf
+from ldpsql.estimates.top import tops
 from ldpsql.hooks import API_VERSION, hookimpl
-from ldpsql.inference.counting import ReportSource, aligned, check_reports, likelihoods, too_many_reports, without_impossible
+from ldpsql.inference.counting import ReportSource, aligned, check_reports, likelihoods, too_many_reports
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.levels import Perturbed
-from ldpsql.inference.mixed import Mixed, Repeated, of_lists
+from ldpsql.inference.mixed import Mixed, Repeated
 from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.ledger.guard import (
     GIVE_LEDGER,
@@ -133,29 +125,23 @@ from ldpsql.mechanisms.foreign import read_foreign
 from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.mechanisms.spec import Spec, sql_literal
+from ldpsql.names import SHARES
 from ldpsql.outcomes import by_value, corrected, moments, regression
 from ldpsql.pairs.densities import estimate_densities
-from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value, of_symbols
+from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value
 from ldpsql.places import pattern_of
 from ldpsql.privacy.metric import Line
 from ldpsql.privic import Step, Summary, full_prior, step
 from ldpsql.quoting import fields_of, items_of, quoted, text_literal
-from ldpsql.registry.agreement import check_typed, recorded_in_type, records_in, values_type_of
+from ldpsql.registry.agreement import check_typed, read_source, recorded_in_type, records_in, values_type_of
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.documents import document_text
 from ldpsql.registry.fingerprint import fingerprint, record_name
 from ldpsql.registry.handles import (
     ASKED,
     GRIDS,
-    MARGINS,
     MECHANISMS,
-    NUMBERS,
-    PAIRS,
-    PLANS,
-    SEARCHES,
-    SIMULATIONS,
     SOURCES,
-    TOPS,
     is_mechanism,
     mechanism_number,
     numbers,
@@ -163,7 +149,6 @@ from ldpsql.registry.handles import (
     read_levels,
     read_mechanism,
     read_parts,
-    source_number,
     without_inversion,
 )
 from ldpsql.registry.registry import Registry, registry
@@ -181,29 +166,18 @@ __all__ = [
     "GIVE_LEDGER",
     "GRIDS",
     "GUARDS",
-    "MARGINS",
     "MECHANISMS",
-    "NUMBERS",
     "OF_PLACES",
-    "PAIRS",
-    "PLANS",
     "REQUIRED",
     "ROW",
-    "SEARCHES",
-    "SHOWN",
-    "SIMULATIONS",
+    "SHARES",
     "SOURCES",
     "STATEMENTS",
-    "TOPS",
-    "Aggregate",
     "AnalyticAudit",
-    "Asked",
     "BadCounts",
     "Booleans",
     "CertifiedMechanism",
     "Column",
-    "Columns",
-    "Diagnosis",
     "Doubles",
     "Drawn",
     "Estimate",
@@ -214,7 +188,6 @@ __all__ = [
     "Handles",
     "HeavyHitter",
     "HeavyHitters",
-    "Independence",
     "InternalError",
     "InvalidSpec",
     "KeyUnusable",
@@ -229,16 +202,12 @@ __all__ = [
     "Mixed",
     "NotReleased",
     "Object",
-    "OfColumn",
     "Options",
     "OutsideDomain",
     "Perturbed",
-    "PlainOptions",
     "PlannedTable",
     "Quantile",
-    "QuantileOf",
     "Quantiles",
-    "QuantilesOf",
     "RangeShare",
     "RangeShares",
     "RectangleShares",
@@ -251,7 +220,6 @@ __all__ = [
     "Settings",
     "Share",
     "Shuffled",
-    "SimulatedError",
     "Simulation",
     "SomeColumns",
     "Spec",
@@ -259,25 +227,23 @@ __all__ = [
     "Step",
     "Structs",
     "Summary",
-    "TableFunctional",
     "Takes",
     "TextLists",
     "Texts",
     "ToColumn",
-    "Top",
     "Variance",
     "VarianceOf",
     "WholeLists",
     "Wholes",
     "WrongType",
-    "aggregates",
+    "aggregate",
     "aligned",
-    "answers",
+    "answering",
     "arrow_fields",
     "as_struct",
+    "as_structs",
     "at_once",
     "audit",
-    "bound_of",
     "by_value",
     "changing",
     "check_columns",
@@ -287,14 +253,12 @@ __all__ = [
     "check_listed",
     "check_ordered",
     "check_reports",
+    "check_single",
     "check_size",
     "check_typed",
     "check_written",
-    "checked_count",
     "collection_shares",
-    "column_of_table",
     "columns_at",
-    "columns_named",
     "columns_of",
     "compare_comments",
     "compare_simulated",
@@ -306,7 +270,6 @@ __all__ = [
     "distances",
     "distinct",
     "document_text",
-    "domain_type",
     "drawing",
     "drawing_permanent",
     "drawn_by_form",
@@ -316,7 +279,6 @@ __all__ = [
     "estimate_key_value",
     "estimated",
     "estimator_of_shares",
-    "estimator_of_top",
     "family",
     "fields_of",
     "fingerprint",
@@ -327,7 +289,6 @@ __all__ = [
     "hookimpl",
     "id_bytes",
     "in_order",
-    "independence",
     "information",
     "is_mechanism",
     "items_of",
@@ -347,14 +308,9 @@ __all__ = [
     "named_place",
     "names_withheld",
     "naming_column",
-    "narrowed",
-    "number_of",
-    "number_structs",
     "numbers",
     "octets",
     "of_column",
-    "of_lists",
-    "of_symbols",
     "once_a_run",
     "one_thread",
     "parts",
@@ -370,6 +326,7 @@ __all__ = [
     "read_levels",
     "read_mechanism",
     "read_parts",
+    "read_source",
     "recommend",
     "record_name",
     "recorded_in_type",
@@ -382,10 +339,9 @@ __all__ = [
     "scale_of",
     "shown_by_form",
     "shuffled",
-    "simulated_errors",
-    "source_number",
     "sql_cells",
     "sql_literal",
+    "sql_type",
     "statement_of",
     "step",
     "struct_fields",
@@ -404,6 +360,5 @@ __all__ = [
     "weights",
     "with_nulls",
     "with_prior",
-    "without_impossible",
     "without_inversion",
 ]

@@ -6,6 +6,8 @@ ROW = "row"  # the mechanism of several columns
 KRR = "krr"  # the mechanism that is the identity where its epsilon is infinite
 BEST, EMS, IBU, INV, INV_N, INV_P = "best", "ems", "ibu", "inv", "inv_n", "inv_p"  # estimators; the default is ibu
 
+SHARES = "estimate"  # the question that all estimators answer
+
 ALLOWED = "__ldp_allowed"  # (handle, drawn, statement): the handle, or an error if a policy refuses the draw
 AGREED = "ldp._agreed"  # (reports, name, mechanism): true, or an error if another mechanism is recorded for the column
 COLUMN_NAME = "ldp._name"  # (report): text with the name of the column

@@ -49,7 +49,7 @@ ARGUMENTS = {
     "`confidence`": "the probability of the interval, 0.95 by default",
     "`of`": "the values of a share, or the name of the column of a mean, of reports of several columns",
     "`given`, `versus`": "a condition on columns of the mechanism, such as `{city: 'Lima', age: {low: 18, high: 65}}`; "
-    "`ldp.margin` and `ldp.crosstab` take names of columns",
+    "`ldp.margin` takes names of columns",
     "`p`, `q`": "two estimates, or two lists of shares",
     "`prior`": "a distribution over the values, as a list of shares",
 }

@@ -267,7 +267,7 @@ NOT_LISTED = {"export-sql", "channel"}  # further: of sets, hashes and private s
 def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> bool:  # noqa: PLR0911  # one for each kind
     """Tell whether a verb may refuse this mechanism, and in these words."""
     if of.name in ROWS and verb in {"mean", "report", "key_value", "heavy_hitters", "heavy-hitters", *NOT_LISTED}:
-        return code == "LDP103" and any(words in hint for words in ("crosstab", "its own mechanism", "of := "))
+        return code == "LDP103" and any(words in hint for words in ("margin", "its own mechanism", "of := "))
     if verb in ("vectors", "export-client"):
         return (of.pairs or of.name in STRINGS) and code == "LDP406" and "krr" in hint
     if verb in ("outcome", "regression"):

@@ -10,10 +10,9 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from ldpsql.engine import forms
-from ldpsql.engine.aggregates import COUNTS
 from ldpsql.engine.kinds import KINDS, mark_of
 from ldpsql.errors import ImpossibleReport
-from ldpsql.functions import Aggregate, Macros, Scalar, aggregates, octets, registry
+from ldpsql.functions import Macros, Scalar, octets, registry
 from ldpsql.reports import FORMS, MarkedReports, of_octets
 
 SIGNATURES = Path(__file__).parent / "data" / "signatures.txt"
@@ -38,22 +37,6 @@ def test_names_parameters_and_defaults_of_0_1_0_are_kept() -> None:
         assert all(AS_BEFORE.get(parameter, parameter) in now for parameter in parameters(listed)), (
             name
         )  # in this order; others may stand between them
-
-
-def test_an_aggregate_returns_the_same_over_counts(con: DuckDBPyConnection) -> None:
-    result = f"list_sum(map_values({COUNTS})) * factor"
-    weighed = Aggregate("weighed", result, {"factor": None, "unit": "1"}, "the weight of the reports")
-    created = "CREATE OR REPLACE MACRO ldp."
-    assert list(weighed.statements()) == [
-        f'{created}_of_weighed("counts", "factor", "unit") AS list_sum(map_values(counts)) * factor;',
-        f'{created}weighed("report", "factor", "unit" := 1, "keep" := true) AS '
-        'ldp._of_weighed(ldp._counted_by(report, keep, false), "factor", "unit");',
-        "COMMENT ON MACRO ldp.weighed IS 'aggregate: the weight of the reports';",
-    ]
-    con.execute(aggregates(weighed).statements("ldp"))
-    rows = "FROM range(6) t(r)"
-    (both,) = con.execute(f"SELECT [ldp.weighed(r, 2, keep := r > 1), ldp.weighed(ldp.counts(r), 2)] {rows}").fetchall()
-    assert both == ([8, 12],)
 
 
 COUNTED = {

@@ -119,7 +119,7 @@ def test_sql_answers_about_few_columns_of_a_table_that_has_too_many_cells(con: D
     assert len(row) == 2
     for share, mean, difference, margin in row:
         assert all(answer["std_error"] > 0 for answer in (share, mean, difference, *margin))
-    assert len(con.execute("FROM ldp.crosstab(large, report, large(), columns := ['plan'])").fetchall()) == 3
+    assert len(con.execute("FROM ldp.margin(large, report, large(), columns := ['plan'])").fetchall()) == 3
 
 
 def test_sql_and_python_answer_alike_about_few_columns(con: DuckDBPyConnection) -> None:

@@ -261,7 +261,7 @@ def test_one_key_of_pckv_pm_as_described_keeps_the_split_of_the_budget(part: Any
         assert law.sum(axis=1) == pytest.approx(1)
 
 
-FIGURE_10 = {"pckv_ue, unbiased": 2.0, "pckv_grr, unbiased": 2.2, "MR": 0.9, "EM": 1.1}
+FIGURE_10 = {"pckv_ue, inv": 2.0, "pckv_grr, inv": 2.2, "MR": 0.9, "EM": 1.1}
 
 
 @pytest.mark.parametrize(
@@ -269,8 +269,8 @@ FIGURE_10 = {"pckv_ue, unbiased": 2.0, "pckv_grr, unbiased": 2.2, "MR": 0.9, "EM
     [
         ({}, 0),
         ({"EM": 0.8}, 1),
-        ({"pckv_grr, unbiased": 1.1}, 1),
-        ({"pckv_ue, unbiased": 0.8}, 2),
+        ({"pckv_grr, inv": 1.1}, 1),
+        ({"pckv_ue, inv": 0.8}, 2),
         ({"MR": 2.5}, 3),
     ],
 )

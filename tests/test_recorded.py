@@ -53,7 +53,7 @@ def reports(con: DuckDBPyConnection) -> DuckDBPyConnection:
     "expression",
     ["upper(city)", "lower(city)", "city || ''", "[city]", "{a: upper(city), b: region}", "city.a", "reports.city"],
 )
-@pytest.mark.parametrize("function", ["estimate", "crosstab"])
+@pytest.mark.parametrize("function", ["estimate", "margin"])
 def test_the_record_of_a_column_is_not_that_of_an_expression(
     reports: DuckDBPyConnection, function: str, expression: str
 ) -> None:
@@ -69,7 +69,7 @@ def test_groups_are_estimated_with_the_recorded_mechanism(reports: DuckDBPyConne
     assert reports.execute(without).description == reports.execute(passed).description
 
 
-@pytest.mark.parametrize("call", ["estimate(NULL, city)", "crosstab(NULL, city)", "estimate_by(NULL, city, region)"])
+@pytest.mark.parametrize("call", ["estimate(NULL, city)", "margin(NULL, city)", "estimate_by(NULL, city, region)"])
 def test_nothing_is_recorded_for_null(reports: DuckDBPyConnection, call: str) -> None:
     with pytest.raises(duckdb.Error, match=r"LDP103.*that of a table or a file"):
         reports.execute(f"FROM ldp.{call}")
@@ -190,8 +190,8 @@ def test_sql_reads_the_mechanism_from_files(reports: DuckDBPyConnection, tmp_pat
         "estimate_by(reports, city, region, {})",
         "inv(reports, city, {})",
         "top(reports, city, {}, 2)",
-        "crosstab(reports, city, {})",
-        "crosstab(reports, {{a: city, b: region}}, ldp.row({{a: {}, b: region()}}))",
+        "margin(reports, city, {})",
+        "margin(reports, {{a: city, b: region}}, ldp.row({{a: {}, b: region()}}))",
         'estimate(reports, {{b: "region", a: "city"}}, ldp.row({{a: {}, b: region()}}))',
     ],
 )
@@ -206,7 +206,7 @@ def test_sql_refuses_a_mechanism_that_differs_from_the_recorded_one(call: str, r
     assert reports.execute(f"FROM ldp.{call.format('other()')}").fetchall()
 
 
-@pytest.mark.parametrize("function", ["estimate", "crosstab"])
+@pytest.mark.parametrize("function", ["estimate", "margin"])
 def test_sql_reads_the_mechanisms_of_a_row_from_the_comments_of_its_columns(function: str, con: DuckDBPyConnection) -> None:
     people = PEOPLE.append_column("a b", PEOPLE["region"])
     ldpsql.perturb_table(con, people, "reports", {"city": DREW, "a b": "krr(1, ['north', 'south'])"}, keep=["region"])

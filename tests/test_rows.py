@@ -405,12 +405,12 @@ def test_sql_estimates_what_python_estimates_with_values_in_their_own_types(sql:
     assert [row[2] for row in sql.execute(by_column).fetchall()] == pytest.approx(expected.estimate, abs=1e-7)
 
 
-def test_crosstab_has_a_column_for_each_variable(sql: DuckDBPyConnection) -> None:
-    table = sql.sql("FROM ldp.crosstab(reports, r, person())")
+def test_margin_has_a_column_for_each_variable(sql: DuckDBPyConnection) -> None:
+    table = sql.sql("FROM ldp.margin(reports, r, person())")
     assert table.columns == ["city", "adult", "estimate", "std_error", "low", "high", "n"]
     assert [str(kind) for kind in table.types[:2]] == ["VARCHAR", "BOOLEAN"]
     assert sum(row[2] for row in table.fetchall()) == pytest.approx(1.0)
-    assert sql.sql("FROM ldp.crosstab('reports', {city: r.city, adult: r.adult}, person(), estimator := 'inv_p')").fetchall()
+    assert sql.sql("FROM ldp.margin('reports', {city: r.city, adult: r.adult}, person(), estimator := 'inv_p')").fetchall()
 
 
 def test_groups_counts_and_filters_work_as_for_one_column(sql: DuckDBPyConnection) -> None:
@@ -567,7 +567,7 @@ def test_whole_rows_are_read_from_text_json_and_sql(con: DuckDBPyConnection, nam
     assert mechanism(str(made)) == made == registry().mechanism(json.loads(json.dumps(made.to_json())))
     con.execute(f"CREATE MACRO person() AS {text_literal(str(made))}")
     con.execute("CREATE TABLE r AS SELECT ldp.perturb({city: 'Lima', adult: i % 2 = 0}, person()) AS r FROM range(3000) t(i)")
-    table = con.sql("FROM ldp.crosstab(r, r, person())").fetchall()
+    table = con.sql("FROM ldp.margin(r, r, person())").fetchall()
     assert [row[:2] for row in table] == list(product(CITIES, [False, True]))
     assert sum(row[2] for row in table[:2]) == pytest.approx(1.0, abs=0.2)  # 6 standard errors are less
     kind = con.sql(f"SELECT ldp.perturb({{city: 'Lima', adult: true}}, {text_literal(str(made))}) AS r").types[0]

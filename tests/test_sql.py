@@ -484,7 +484,6 @@ def test_every_aggregate_of_rows_reads_a_table_after_from(
 @pytest.mark.parametrize(
     "call",
     [
-        "diagnose(report, ldp.krr(1, range(3)), 'best')",
         "counts(report, keep := 'report > 1')",
         "counts(report, ldp.krr(1, range(3)))",
         "ibu(report, ldp.oue(1, range(3)), keep := ['best'])",

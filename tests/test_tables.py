@@ -177,7 +177,7 @@ def test_tables_are_estimated_in_sql_and_there_is_no_time_for_them_after_a_deadl
     for name in TABLES:
         rows = con.execute(f"SELECT unnest(ldp.{name}(x, person())) FROM r").fetchall()
         assert len(rows) == 4
-    late = "ldp.crosstab(r, x, person(), estimator := 'tree(deadline=0.000001)')"
+    late = "ldp.margin(r, x, person(), estimator := 'tree(deadline=0.000001)')"
     assert con.execute(f"SELECT count(*), sum(estimate) FROM {late}").fetchone() == (4, 1.0)
     ((chosen,),) = con.execute("SELECT (ldp.diagnose(x, person(), estimator := 'best')).chosen FROM r").fetchall()
     assert {call.partition("(")[0] for call in chosen.split(" + ")} <= registry().estimators.keys() - {"best"}

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from math import comb
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from duckdb import DuckDBPyConnection
+from numpy.typing import NDArray
 
 import ldpsql
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.top import largest
-from ldpsql.functions import Top, registry, tops
+from ldpsql.functions import registry, tops
 from ldpsql.inference.score_intervals import deviations, exact_ends
 from ldpsql.testing import estimate_counts, operator_of
 from tests import seeds
@@ -30,10 +32,17 @@ VOTES = [f"krr(1, {DOMAIN})", f"krr(5, {DOMAIN})", f"olh(1, {DOMAIN})", f"olh(4,
 OTHERS = [f"truncated_geometric(1.0, 0, {SIZE - 1})", "planar_geometric(2, 8, 5)"]  # their intervals are for many reports
 
 
-def misses(one: Top) -> tuple[bool, bool]:
+Top: TypeAlias = dict[str, NDArray[np.float64]]
+
+
+def each(columns: Top) -> list[Top]:
+    """Return the columns of each group."""
+    return [dict(zip(columns, group, strict=True)) for group in zip(*columns.values(), strict=True)]
+
+
+def misses(columns: Top) -> tuple[bool, bool]:
     """Return whether an interval misses a share, and whether a rank is wrong."""
-    columns, truth = one.columns, TRUTH[one.places]
-    ranks = one.places + 1  # the shares fall
+    truth, ranks = TRUTH[columns["value"].astype(int)], columns["value"] + 1  # the shares fall
     in_interval = (columns["low"] <= truth) & (truth <= columns["high"])
     in_ranks = (columns["best_rank"] <= ranks) & (ranks <= columns["worst_rank"])
     return not in_interval.all(), not in_ranks.all()
@@ -43,7 +52,7 @@ def simulated(text: str, estimator: str, people: int) -> list[Top]:
     mechanism = registry().mechanism(text)
     law = operator_of(mechanism).forward(TRUTH)
     counts = RNG.multinomial(people, law / law.sum(), REPEATS).astype(np.float64)
-    return tops(estimate_counts(mechanism, counts, registry().estimator(estimator)), 10)
+    return each(tops(estimate_counts(mechanism, counts, registry().estimator(estimator)), 10))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +73,7 @@ def test_ordinary_intervals_of_chosen_values_miss_more_often_than_they_state() -
     first = estimates.fit.theta.argmax(axis=1)
     trial = np.arange(REPEATS)
     assert (estimates.intervals.low[trial, first] > 1 / SIZE).mean() > 0.4
-    assert np.mean([one.columns["low"][0] > 1 / SIZE for one in tops(estimates, 1)]) < MOST_MISSES / REPEATS
+    assert np.mean(tops(estimates, 1)["low"] > 1 / SIZE) < MOST_MISSES / REPEATS
 
 
 @pytest.mark.parametrize("text", [f"oue(2, {DOMAIN})", f"olh(2, {DOMAIN}, seeds='private')", f"subset_selection(2, {DOMAIN})"])
@@ -73,7 +82,7 @@ def test_intervals_of_chosen_values_hold_for_reports_that_are_not_listed(text: s
     mechanism, missed = registry().mechanism(text), 0
     for _ in range(40):
         reports = ldpsql.perturb(RNG.choice(SIZE, 300, p=TRUTH).tolist(), mechanism)
-        (one,) = tops(ldpsql.estimate(reports, mechanism, "inv").of, 5)
+        (one,) = each(tops(ldpsql.estimate(reports, mechanism, "inv").of, 5))
         missed += any(misses(one))
     assert missed <= 12
 
@@ -106,10 +115,10 @@ def test_a_share_that_stands_out_has_a_certain_rank() -> None:
     mechanism = registry().mechanism(VOTES[1])
     shares = np.array([0.5, 0.3, 0.1, *[0.1 / (SIZE - 3)] * (SIZE - 3)])
     counts = np.rint(operator_of(mechanism).forward(shares) * 100_000)
-    (one,) = tops(estimate_counts(mechanism, counts[None], registry().estimator("ibu")), 4)
-    assert one.columns["rank"].tolist() == [1, 2, 3, 4]
-    assert one.columns["best_rank"].tolist() == [1, 2, 3, 4]
-    assert one.columns["worst_rank"].tolist() == [1, 2, 3, SIZE]
+    (one,) = each(tops(estimate_counts(mechanism, counts[None], registry().estimator("ibu")), 4))
+    assert one["rank"].tolist() == [1, 2, 3, 4]
+    assert one["best_rank"].tolist() == [1, 2, 3, 4]
+    assert one["worst_rank"].tolist() == [1, 2, 3, SIZE]
 
 
 def test_python_and_sql_return_the_same_top(con: DuckDBPyConnection) -> None:

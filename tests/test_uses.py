@@ -215,7 +215,7 @@ def test_a_group_by_of_several_columns_of_reports_asks_for_a_table(tmp_path: Pat
     (tmp_path / "q.sql").write_text(f"{MADE}SELECT city, age, region FROM reports GROUP BY ALL", encoding="utf-8")
     remedies = [place["remedy"] for place in found(tmp_path)]
     assert remedies == [
-        f"estimate the table: FROM ldp.crosstab(reports, {{{name}: {name}, ...}}, ldp.row({{{name}: {name}(), ...}}))"
+        f"estimate the table: FROM ldp.margin(reports, {{{name}: {name}, ...}}, ldp.row({{{name}: {name}(), ...}}))"
         for name in ("city", "age")
     ]
 

@@ -1,9 +1,3 @@
--- Python returns values as text, and they are cast to the type of the domain. Of `kind`, the domain, only the type matters: a
--- list of values would be copied for each group.
-CREATE OR REPLACE MACRO ldp._rows(kind, shares) AS cast_to_type(shares, [
-    {'value': kind[1], 'estimate': NULL::DOUBLE, 'std_error': NULL::DOUBLE, 'low': NULL::DOUBLE, 'high': NULL::DOUBLE}
-]);
-
 -- Counts of reports: histogram() is what DuckDB turns into a plain GROUP BY.
 CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FILTER (WHERE ldp._kept(keep));
 
@@ -15,23 +9,6 @@ CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
     flatten(list(map_keys(counts)) FILTER (WHERE counts IS NOT NULL)),
     flatten(list(map_values(counts)) FILTER (WHERE counts IS NOT NULL))
 );
-
--- `estimator` is any estimator, with its options: 'ibu', 'ibu(stop=100)'; NULL is what fits the mechanism.
-CREATE OR REPLACE MACRO ldp._plan
-    (estimator, m) AS __ldp_plan(estimator, __ldp_source(m, NULL), NULL),
-    (estimator, m, confidence) AS __ldp_plan(estimator, __ldp_source(m, NULL), {'confidence': confidence});
-
--- The same for estimators that may have to learn from all groups first.
-CREATE OR REPLACE MACRO ldp._learner(estimator, m) AS __ldp_learner(estimator, __ldp_source(m, NULL));
-
-CREATE OR REPLACE MACRO ldp._estimates(counts, estimator, m) AS
-    ldp._rows(ldp._kind(m), __ldp_estimate(counts, ldp._plan(estimator, m)));
-
--- A struct, not captures of the lambda, as the mechanism may be a subquery.
-CREATE OR REPLACE MACRO ldp._diagnosis(kind, result) AS list_transform([{'value': kind[1], 'result': result}], lambda r: CASE
-    WHEN r['result'] IS NOT NULL THEN struct_update(r['result'], identified := cast_to_type(
-        r['result']['identified'], [{'value': r['value'], 'low': NULL::DOUBLE, 'high': NULL::DOUBLE}]))
-END)[1];
 
 -- A macro of its own: `ldp.estimate` also takes a table as an identifier, whose name SQL cannot read.
 CREATE OR REPLACE MACRO ldp.drawn_by(reports, report, m) AS __ldp_drawn_by(reports, [current_database(), current_schema()], (
@@ -59,21 +36,8 @@ CREATE OR REPLACE MACRO ldp._few(reports, report, keep, m) AS (
         ))
     ), query_table(__ldp_place(reports))
 );
--- Over a table, a view, a file, a CTE, a Polars or Arrow frame. The report appears once: it may be an expression that draws.
-CREATE OR REPLACE MACRO ldp._estimate(reports, report, m, estimator := NULL) AS TABLE
-    SELECT unnest(ldp._estimates(counts, estimator, m), recursive := true),
-           list_sum(map_values(counts))::BIGINT AS n
-    FROM (WITH "ldp few" AS MATERIALIZED (SELECT ldp._few(reports, report, true, m) AS few)
-          SELECT ldp._counted_by(report, true, m) AS counts, any_value(ldp._name(report)) AS report_name FROM query_table(__ldp_place(reports))
-          WHERE (SELECT few FROM "ldp few"))
-    WHERE ldp._agreed(reports, report_name, m);
--- Without a mechanism, the one that is recorded next to the reports; query() then runs the call that has it.
--- The name of a column is then a string, and so is what upper() makes of it; alias() is the expression as it was written.
-CREATE OR REPLACE MACRO ldp.estimate(reports, report, m, estimator := NULL) AS TABLE
-        (FROM ldp._estimate(reports, report, m, estimator)),
-    (reports, report) AS TABLE
-        (FROM query(__ldp_call('ldp._estimate', reports, current_setting('search_path'), ldp._catalog(),
-                               report, alias(report))));
+-- All shares, by an estimator that may have to learn from all groups first.
+CREATE OR REPLACE MACRO ldp._asked(estimator, m) AS __ldp_ask('estimate', m, NULL, estimator, NULL, NULL);
 -- The columns of the result after the keys; `borrowed` is one if the estimator shares anything between groups.
 CREATE OR REPLACE MACRO ldp._columns_of(estimator) AS
     ['value', 'estimate', 'std_error', 'low', 'high', 'n', CASE WHEN __ldp_borrows(estimator) THEN 'borrowed' END];
@@ -87,8 +51,8 @@ CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator := 
         ) WHERE ldp._agreed(reports, "ldp report", m)
     ), "ldp learned" AS MATERIALIZED (
         SELECT __ldp_learn_in_order(
-            list("ldp counts" ORDER BY "ldp place"), ldp._learner(estimator, m), any_value("ldp key")) AS learned
-        FROM "ldp counted" WHERE __ldp_learns(ldp._learner(estimator, m))
+            list("ldp counts" ORDER BY "ldp place"), ldp._asked(estimator, m), any_value("ldp key")) AS learned
+        FROM "ldp counted" WHERE __ldp_learns(ldp._asked(estimator, m))
     ), "ldp priors" AS (
         SELECT unnest(learned.priors) AS "ldp prior", unnest(range(len(learned.priors))) AS "ldp run" FROM "ldp learned"
     ), "ldp placed" AS (
@@ -100,11 +64,12 @@ CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator := 
     FROM (SELECT COLUMNS(CASE WHEN __ldp_borrows(estimator) THEN '^(value|estimate|std_error|low|high|n)$|^ldp (borrowed)$'
                          ELSE '^(value|estimate|std_error|low|high|n)$|^()$' END) AS '\1\2',
                  * EXCLUDE ("value", estimate, std_error, low, high, n, "ldp borrowed")
-          FROM (SELECT unnest(ldp._rows(ldp._kind(m), "ldp estimates".shares), recursive := true),
-                       list_sum(map_values("ldp counts"))::BIGINT AS n, "ldp estimates".borrowed AS "ldp borrowed",
-                       * EXCLUDE ("ldp counts", "ldp run", "ldp prior", "ldp estimates")
-                FROM (SELECT *, __ldp_estimate_in_runs("ldp counts", ldp._learner(estimator, m), "ldp run", "ldp prior")
-                                AS "ldp estimates"
+          FROM (SELECT unnest(cast_to_type(__ldp_answer__borrowing("ldp counts", "ldp asked"), [{
+                           'value': ldp._kind(m)[1], 'estimate': NULL::DOUBLE, 'std_error': NULL::DOUBLE, 'low': NULL::DOUBLE,
+                           'high': NULL::DOUBLE, 'n': NULL::BIGINT, 'ldp borrowed': NULL::DOUBLE
+                       }]), recursive := true), * EXCLUDE ("ldp counts", "ldp asked")
+                FROM (SELECT * EXCLUDE ("ldp run", "ldp prior"),
+                             __ldp_learnt(ldp._asked(estimator, m), "ldp run", "ldp prior") AS "ldp asked"
                       FROM "ldp placed" LEFT JOIN "ldp priors" USING ("ldp run"))));
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := NULL) AS TABLE
         (FROM ldp._estimate_by(reports, report, keys, m, estimator)),
@@ -115,5 +80,4 @@ CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := N
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';
 COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of counts of reports';
 COMMENT ON MACRO ldp.drawn_by IS 'whether the comment of a column of a table says that the mechanism drew its reports; an error if another one did';
-COMMENT ON MACRO TABLE ldp.estimate IS 'the estimate from the reports of a table, a file or a frame';
 COMMENT ON MACRO TABLE ldp.estimate_by IS 'the estimate of each group from the reports of a table, a file or a frame';

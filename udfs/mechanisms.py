@@ -16,7 +16,6 @@ from ldpsql.functions import (
     changing,
     check_epsilon,
     check_listed,
-    check_typed,
     check_written,
     guarded,
     hookimpl,
@@ -24,12 +23,11 @@ from ldpsql.functions import (
     numbers,
     plain,
     read_parts,
-    recorded_in_type,
+    read_source,
     reports_type,
-    source_number,
     values_type,
 )
-from ldpsql.mechanisms import InvalidParameter, Mechanism, Parts, Product
+from ldpsql.mechanisms import InvalidParameter, Parts, Product
 
 
 @guarded
@@ -51,16 +49,7 @@ def source_handle(specs: Column, types: Texts) -> pa.Array:
 
     """
     rows = pa.StructArray.from_arrays([plain(specs), plain(types)], ["spec", "type"])
-    return pa.array(numbers(rows, lambda row: _source(row["spec"], row["type"].as_py())), pa.int64())
-
-
-def _source(spec: pa.Scalar, text: str | None) -> int:
-    if isinstance(spec, pa.BooleanScalar):
-        return SOURCES.number(recorded_in_type(text or ""))
-    number = source_number(spec)
-    if text is not None and isinstance(source := SOURCES.thing(number), Mechanism):
-        check_typed(text, source)
-    return number
+    return pa.array(numbers(rows, lambda row: SOURCES.number(read_source(row["spec"], row["type"].as_py()))), pa.int64())
 
 
 @guarded

@@ -10,7 +10,6 @@ import pyarrow as pa
 from ldpsql.estimators import Floats
 from ldpsql.functions import (
     MECHANISMS,
-    Aggregate,
     AnalyticAudit,
     BadCounts,
     Column,
@@ -22,7 +21,6 @@ from ldpsql.functions import (
     Texts,
     WholeLists,
     Wholes,
-    aggregates,
     aligned,
     full_prior,
     guarded,
@@ -80,14 +78,6 @@ def _counts(mechanism: Mechanism, counted: pa.MapScalar) -> Floats:
     return aligned(GroupedCounts.of(entries.field(0), entries.field(1)), mechanism)[0]
 
 
-_STEP = Aggregate(
-    "privic_step",
-    "ldp._step(ldp._struct(m), __ldp_privic([{counts}], [__ldp_mechanism(m)], stop::VARCHAR))",
-    {"m": None, "stop": "5"},
-    "the estimate from the reports of a cycle, and the mechanism of the next cycle",
-)
-
-
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.privic_start`` and ``ldp.privic_step``, also over counts and over several cycles."""
@@ -95,5 +85,4 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_prior", prior, "DOUBLE[]"),
         Scalar("__ldp_privic", advance, _STEP_TYPE),
         Macros.beside(__file__),
-        aggregates(_STEP),
     ]

@@ -13,6 +13,10 @@ CREATE OR REPLACE MACRO ldp._step(m, result) AS list_transform([{'m': m, 'result
         struct_pack("next" := struct_update(s['m'], "prior" := s['result']['theta'])))
     END
 )[1];
+CREATE OR REPLACE MACRO ldp._step_of(counts, m, stop) AS
+    ldp._step(ldp._struct(m), __ldp_privic([counts], [__ldp_mechanism(m)], stop::VARCHAR));
+CREATE OR REPLACE MACRO ldp.privic_step(report, m := false, stop := 5, keep := true) AS
+    ldp._step_of(ldp._counted_by(report, keep, m), ldp._recorded(report, m, m), stop);
 -- An aggregate over one row per cycle; IBU starts from the latest mechanism, and the next mechanism has its parameters.
 CREATE OR REPLACE MACRO ldp.privic_step_pooled(counts, m, "cycle", stop := 5) AS ldp._step(
     arg_max(m, "cycle"),
@@ -20,4 +24,5 @@ CREATE OR REPLACE MACRO ldp.privic_step_pooled(counts, m, "cycle", stop := 5) AS
 );
 
 COMMENT ON MACRO ldp.privic_start IS 'the mechanism of the first cycle of PRIVIC';
+COMMENT ON MACRO ldp.privic_step IS 'aggregate: the estimate from the reports of a cycle, and the mechanism of the next cycle';
 COMMENT ON MACRO ldp.privic_step_pooled IS 'aggregate: the step of PRIVIC from the counts of all cycles together, one row per cycle';

@@ -6,143 +6,161 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from ldpsql.estimators import Estimator
 from ldpsql.functions import (
     ASKED,
-    REQUIRED,
-    SHOWN,
-    SOURCES,
-    Aggregate,
-    Asked,
+    SHARES,
     Column,
     Handles,
+    Macros,
     MeanOf,
-    Mixed,
     Registry,
     Scalar,
     Settings,
-    TableFunctional,
     Texts,
     VarianceOf,
-    aggregates,
-    answers,
+    aggregate,
+    answering,
+    as_structs,
     check_size,
-    estimator_of_shares,
+    counts_of,
+    difference,
+    estimated,
     guarded,
     hookimpl,
     names_withheld,
-    narrowed,
-    once_a_run,
+    numbers,
+    one_thread,
     plain,
-    quoted,
-    read_estimator,
+    read_source,
+    records_in,
     registry,
     sql_literal,
-    struct_text,
-    values_of,
+    sql_type,
     values_type_of,
     without_inversion,
 )
-from ldpsql.mechanisms import Mechanism
-from ldpsql.questions import Question, Shown
+from ldpsql.questions import TESTED, Asked, Estimates, Fields, Kind, Lines, Question
 
 
 @guarded
-def ask(names: Texts, sources: Handles, estimators: Texts, confidences: Settings, arguments: Column) -> pa.Array:
-    """Return the handle of each question with the source of the reports and the estimator."""
-    texts = (plain(column).to_pylist() for column in (names, sources, estimators, confidences))
-    return pa.array([ASKED.number(_asked(*row)) for row in zip(*texts, plain(arguments), strict=True)], pa.int64())
+def ask(names: Texts, specs: Column, records: Texts, estimators: Texts, *options: Column) -> pa.Array:
+    """Return the handle of each question with the source of the reports and the estimator.
+
+    Args:
+        names: the questions.
+        specs: what drew the reports: a mechanism or those of levels; false stands for the one that the type records.
+        records: the types of the reports or of their counts in SQL.
+        estimators: the estimators; NULL is what fits the mechanism.
+        options: structs of their options, of which NULL is the default, and structs of the arguments of the questions.
+
+    """
+    columns = list(map(plain, (names, specs, records, estimators, *options)))
+    rows = pa.StructArray.from_arrays(columns, list("nsreoa"[: len(columns)]))
+    return pa.array(numbers(rows, lambda row: ASKED.number(_asked(*(row[i] for i in range(len(columns)))))), pa.int64())
 
 
-def _asked(name: str, handle: int, estimator: str | None, confidence: Any, arguments: pa.StructScalar) -> Asked:
-    source, options = SOURCES.thing(handle), {} if confidence is None else {"confidence": confidence}
-    method = read_estimator(estimator or estimator_of_shares(source), **options)
-    check_size(source, method)
-    given = {} if not arguments.is_valid else {field: arguments[field] for field in arguments.type.names}
+def _asked(*row: Any) -> Asked:
+    name, spec, record, estimator, options, arguments = row
     with names_withheld():
-        question = registry().question(name)
-    return _of_source(question.asked(**given), source, method)
+        question = registry().question(name.as_py())
+    asked = question.asked(**_fields(arguments))
+    source = read_source(spec, record.as_py())
+    chosen = {option: value.as_py() for option, value in _fields(options).items() if value.is_valid}
+    with names_withheld():
+        method = registry().estimator(estimator.as_py() or question.estimator(source))
+        if chosen:
+            method = registry().estimator({"estimator": method.name, **method.given(), **chosen})
+    check_size(source, method)
+    return _without_inversion(Asked.of(asked, source, method, recorded=records_in(record.as_py() or "") is not None))
 
 
-def _of_source(question: Question, source: Mechanism | Mixed, estimator: Estimator) -> Asked:
-    values = values_of(source)
-    question.check(source)
-    functional, unit = question.about(values), question.unit(values)
-    if isinstance(functional, MeanOf | VarianceOf) and functional.is_plain(values):
-        unbiased = without_inversion(source, estimator)
-        if unbiased is not None:
-            return Asked(source, unbiased, replace(functional, unbiased=True), unit)
-    if not isinstance(functional, TableFunctional):
-        return Asked(source, estimator, functional, unit)
-    (own, method), number = narrowed((source, estimator), functional)
-    return Asked(own, method, number, unit)
+def _fields(struct: pa.Scalar) -> dict[str, pa.Scalar]:
+    return {field: struct[field] for field in struct.type.names} if struct.is_valid else {}
+
+
+def _without_inversion(asked: Asked) -> Asked:
+    """Return a question about a mean without an inversion, if the channel has no useful inverse."""
+    number = asked.functional
+    if not (isinstance(number, MeanOf | VarianceOf) and number.is_plain(asked.unit)):
+        return asked
+    unbiased: Estimator | None = without_inversion(asked.source, asked.estimator)
+    return asked if unbiased is None else replace(asked, estimator=unbiased, functional=replace(number, unbiased=True))
 
 
 @guarded
-def answer_type(names: Texts, types: Texts, ofs: Column, records: Texts) -> pa.Array:
+@one_thread
+def compared(histograms: Column, one: Handles, others: Column, other: Handles) -> pa.Array:
+    """Return the difference between two groups of people in each row; NULL if one is empty."""
+    first, second = _each(histograms, one), _each(others, other)
+    both = sorted(first.keys() & second.keys())
+    tested = [difference(*first[row], *second[row]) for row in both]
+    lines = Lines.of_numbers({name: np.array([getattr(test, name)[0] for test in tested]) for name in TESTED})
+    place = np.full(len(histograms), -1)
+    place[both] = np.arange(len(both))
+    return as_structs(TESTED, lines).take(pa.array(place, mask=place < 0))
+
+
+def _each(histograms: Column, handles: Handles) -> dict[int, tuple[Estimates, Any]]:
+    """Return the estimates of each row that holds reports, and the number that is compared."""
+    out: dict[int, tuple[Estimates, Any]] = {}
+    for handle, counts in counts_of(histograms, handles):
+        asked = ASKED.thing(handle)
+        for groups, estimates in estimated(asked.source, counts, asked.estimator):
+            out |= {int(group): (estimates.only(place), asked.functional) for place, group in enumerate(groups)}
+    return out
+
+
+@guarded
+def answer_type(names: Texts, types: Texts, bys: Settings, records: Texts) -> pa.Array:
     """Return the type of each answer, as from_json reads it.
 
     Args:
         names: the questions.
         types: the type of what drew the reports in SQL, see `type_of_values`.
-        ofs: the name of a column of a table; anything else stands for the values themselves.
+        bys: the name of a column of a table, or a list of names; anything else stands for the values themselves.
         records: the types of the reports or of their counts, which may record what drew them.
 
     """
-    rows = zip(*(plain(column).to_pylist() for column in (names, types, ofs, records)), strict=True)
+    rows = zip(*(plain(column).to_pylist() for column in (names, types, bys, records)), strict=True)
     with names_withheld():  # a name may come from a column
-        return pa.array([json.dumps(_type(registry().question(name), values_type_of(*of))) for name, *of in rows])
+        return pa.array([_type(registry().question(name), values_type_of(*of)) for name, *of in rows])
 
 
-def _type(question: type[Question], values: Any) -> Any:
-    unit = values if question.shown is Shown.VALUE else _MEANS.get(str(values).partition("_")[0], "DOUBLE")
-    fields = {field: unit if field in SHOWN else "DOUBLE" for field in question.fields}
-    return [fields] if question.rows else fields
+def _type(question: type[Question], values: Any) -> str:
+    fields = _types(question.fields, values)
+    return json.dumps([fields] if question.rows else fields)
+
+
+def _types(fields: Fields, values: Any) -> dict[str, Any]:
+    mean = _MEANS.get(str(values).partition("_")[0], "DOUBLE")
+    own = {Kind.VALUE: values, Kind.MEAN: mean}
+    return {
+        name: own.get(kind, kind.value) if isinstance(kind, Kind) else [_types(kind, values)] for name, kind in fields.items()
+    }
 
 
 _MEANS = {kind: kind for kind in ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")} | {"DATE": "TIMESTAMP"}
 
 
-def _scalar(question: type[Question]) -> Scalar:
-    """Return the function that answers a question from counts."""
-
-    def answer(histograms: Column, handles: Handles) -> pa.Array:
-        return answers(histograms, handles, ASKED.thing, question)
-
-    shown = "DOUBLE" if question.shown is Shown.NUMBER else "VARCHAR"
-    fields = ", ".join(f"{field} {shown if field in SHOWN else 'DOUBLE'}" for field in question.fields)
-    return Scalar(f"__ldp_answer_{question.name}", guarded(once_a_run(answer)), f"STRUCT({fields}){'[]' * question.rows}")
-
-
-def _aggregate(question: type[Question]) -> Aggregate:
-    own = question.parameters()
-    required = {name: None for name, default in own.items() if default is REQUIRED}
-    optional = {name: sql_literal(default) for name, default in own.items() if default is not REQUIRED}
-    chosen = struct_text({name: quoted(name) for name in own}) if own else "NULL"
-    asked = f"__ldp_ask('{question.name}', __ldp_source(m, {{record}}), estimator, confidence, {chosen})"
-    answer = f"__ldp_answer_{question.name}({{counts}}, {asked})"
-    if question.shown is not Shown.NUMBER:
-        of = "[of][1]" if "of" in own else "NULL"
-        kind = f"'' || __ldp_answer_type('{question.name}', typeof([ldp._struct(m)][1]), {of}, {{record}})"
-        answer = f"cast_to_type({answer}, from_json('null', {kind}))"
-    return Aggregate(
-        question.name,
-        answer,
-        {"m": None, **required, "estimator": "'ibu'", "keep": "true", **optional, "confidence": "NULL"},
-        question.summary,
-        rows=question.rows,
-    )
+def _of_estimator(estimator: type[Estimator], shares: type[Question]) -> Macros:
+    """Return the aggregate of one estimator: the shares of all values."""
+    options = {parameter.name: sql_literal(parameter.default) for parameter in estimator.parameters()}
+    return aggregate(shares, estimator.name, estimator.name, options)
 
 
 @hookimpl
 def ldpsql_functions(known: Registry) -> list[Any]:
-    """Offer an aggregate for each question, and the functions that it calls."""
+    """Offer an aggregate for each question and each estimator, and the functions that they call."""
     questions = list(known.questions.values())
     return [
         Scalar("__ldp_ask", ask, "BIGINT"),
         Scalar("__ldp_answer_type", answer_type, "VARCHAR"),
-        *map(_scalar, questions),
-        aggregates(*map(_aggregate, questions)),
+        Scalar("__ldp_compared", compared, sql_type(TESTED)),
+        *(answering(question, ASKED.thing) for question in questions if not question.two_groups),
+        *map(aggregate, questions),
+        *(_of_estimator(estimator, known.questions[SHARES]) for estimator in known.estimators.values()),
     ]

@@ -2,52 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from ldpsql.estimators import InvalidParameter, sharing
+from ldpsql.estimators import Estimator, InvalidParameter, sharing
 from ldpsql.functions import (
-    PLANS,
-    SOURCES,
+    ASKED,
     Column,
     Handles,
     Lists,
     Macros,
-    Options,
     Scalar,
     Texts,
-    estimator_of_shares,
+    Wholes,
+    answering,
     guarded,
     hookimpl,
     in_order,
     learnt_from,
     learnt_from_order,
     names_withheld,
-    numbers,
     one_thread,
     plain,
     registry,
     with_prior,
 )
+from ldpsql.questions import NUMBERS, Asked, Estimates, Kind, Lines, Margin, Question, Source
 
 _PRIOR = pa.struct([(name, pa.list_(pa.float64())) for name in sharing.Prior.__dataclass_fields__])
 _RUNS = pa.struct([("runs", pa.list_(pa.int32())), ("priors", pa.list_(_PRIOR))])
 
 
 @guarded
-def learner(names: Texts, sources: Handles) -> pa.Array:
-    """Return the handle of each estimator, which may have to learn from all groups first, with what drew the reports."""
-    rows = zip(plain(names).to_pylist(), map(SOURCES.thing, plain(sources).to_pylist()), strict=True)
-    with names_withheld():
-        plans = [(source, registry().estimator(name or estimator_of_shares(source))) for name, source in rows]
-        return pa.array(map(PLANS.number, plans), pa.int64())
-
-
-@guarded
 def learns(plans: Handles) -> pa.Array:
     """Return for each plan whether its estimator has to learn from all groups first."""
-    return pa.array([PLANS.thing(handle)[1].needs_groups for handle in plain(plans).to_pylist()], pa.bool_())
+    return pa.array([ASKED.thing(handle).estimator.needs_groups for handle in plain(plans).to_pylist()], pa.bool_())
 
 
 @guarded
@@ -75,7 +67,7 @@ def learn(groups: Lists, pooled: Column, plans: Handles) -> pa.Array:
 
 
 def _learnt(groups: pa.ListScalar, pooled: pa.Scalar, handle: int) -> Any:
-    source, estimator = PLANS.thing(handle)
+    source, estimator = _of(handle)
     if not groups.is_valid:
         return None
     maps = groups.values
@@ -85,6 +77,11 @@ def _learnt(groups: pa.ListScalar, pooled: pa.Scalar, handle: int) -> Any:
         return None
     learned = learnt_from(source, maps, estimator, pooled if pooled.is_valid else None)
     return learned and learned.given()["prior"]
+
+
+def _of(handle: int) -> tuple[Source, Estimator]:
+    asked = ASKED.thing(handle)
+    return asked.source, asked.estimator
 
 
 @guarded
@@ -104,22 +101,41 @@ def _in_order(groups: pa.ListScalar, handle: int, *, ordered: bool) -> Any:
         return None
     if not ordered:
         return {"runs": [0] * len(groups.values), "priors": [_learnt(groups, pa.scalar(None), handle)]}
-    runs, estimators = learnt_from_order(PLANS.thing(handle)[0], groups.values, PLANS.thing(handle)[1])
+    runs, estimators = learnt_from_order(_of(handle)[0], groups.values, _of(handle)[1])
     return {"runs": runs, "priors": [estimator.given()["prior"] for estimator in estimators]}
 
 
 @guarded
-def learnt_plan(plans: Handles, priors: Options) -> pa.Array:
-    """Return the plan of each estimator with its prior; the same one for a NULL."""
-    rows = pa.StructArray.from_arrays([plain(plans), plain(priors)], ["plan", "prior"])
-    return pa.array(numbers(rows, lambda row: _with_prior(row["plan"].as_py(), row["prior"].as_py())), pa.int64())
+def learnt(handles: Handles, runs: Wholes, priors: Column) -> pa.Array:
+    """Return the handle of each question with the prior of its run, if it has one; all ask the same question."""
+    run, learned = plain(runs).fill_null(0).to_numpy(zero_copy_only=False), plain(priors)
+    each, first, place = np.unique(run, return_index=True, return_inverse=True)
+    asked = ASKED.thing(plain(handles)[0].as_py()) if len(each) else None
+    made = [_with_prior(asked, learned[row].as_py()) for row in first.tolist()] if asked else []
+    return pa.array(np.array(made, dtype=np.int64)[place])
 
 
-def _with_prior(handle: int, prior: Any) -> int:
-    if prior is None:
-        return handle
-    source, estimator = PLANS.thing(handle)
-    return PLANS.number((source, with_prior(estimator, prior)))
+def _with_prior(asked: Asked, prior: Any) -> int:
+    return ASKED.number(replace(asked, estimator=with_prior(asked.estimator, prior)) if prior else asked)
+
+
+class Borrowing(Question):
+    """The share of every value, with what each group borrowed: a question of ``ldp.estimate_by`` only."""
+
+    name = "_borrowing"
+    fields = {"value": Kind.VALUE, **NUMBERS, "n": Kind.WHOLE, "ldp borrowed": Kind.NUMBER}
+    rows = True
+
+    @classmethod
+    def measured(cls, functional: Margin, estimates: Estimates) -> Lines:
+        """Return the shares of every group, and from 0 to 1 which part of them comes from other groups."""
+        measure, groups = functional.measure(estimates), len(estimates.fit.theta)
+        borrowed = np.array(estimates.fit.borrowed or [np.nan] * groups)[:, None]
+        people = estimates.likelihood.n[:, None]
+        numbers: dict[str, Any] = {name: getattr(measure, name) for name in NUMBERS}
+        return Lines.of_numbers(
+            {"value": np.arange(measure.estimate.shape[1]), **numbers, "n": people, "ldp borrowed": borrowed}
+        )
 
 
 @hookimpl
@@ -127,11 +143,11 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.prior``, and what ``ldp.estimate_by`` needs for estimators that learn from all groups."""
     shares = ", ".join(f"{field.name} DOUBLE[]" for field in _PRIOR)
     return [
-        Scalar("__ldp_learner", learner, "BIGINT"),
         Scalar("__ldp_learns", learns, "BOOLEAN"),
         Scalar("__ldp_borrows", borrows, "BOOLEAN"),
         Scalar("__ldp_learn", learn, f"STRUCT({shares})"),
         Scalar("__ldp_learn_in_order", learn_in_order, f"STRUCT(runs INTEGER[], priors STRUCT({shares})[])"),
-        Scalar("__ldp_learnt_plan", learnt_plan, "BIGINT"),
+        Scalar("__ldp_learnt", learnt, "BIGINT"),
+        answering(Borrowing, ASKED.thing),
         Macros.beside(__file__),
     ]

@@ -51,7 +51,7 @@ from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.names import EMS, IBU, INV
 from ldpsql.outcomes.moments import Moments, RawRows, sums_sql
 from ldpsql.outcomes.regression import Design, Regression, check_family, linear, logistic
-from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value, of_symbols
+from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value
 from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.agreement import Fingerprints, check_agreement, of_type, recorded
@@ -208,7 +208,7 @@ def _mechanism(reports: Column | Counts, mechanism: Mechanism | str | None) -> M
 @withheld
 @one_thread
 def key_value(
-    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str = "unbiased"
+    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str = INV
 ) -> KeyValueEstimate:
     """Estimate the frequency and the mean of every key from a column of reports of sets of pairs; NULL reports are left out.
 
@@ -217,7 +217,7 @@ def key_value(
 
     """
     drawn_by = _mechanism(reports, mechanism)
-    return estimate_key_value(drawn_by, _likelihood(reports, drawn_by), registry().estimator(of_symbols(estimator)))[0]
+    return estimate_key_value(drawn_by, _likelihood(reports, drawn_by), registry().estimator(estimator))[0]
 
 
 @withheld

@@ -29,13 +29,13 @@ from ldpsql.bulk.staging import already_exists
 from ldpsql.domains.arrays import shown_class
 from ldpsql.domains.columns import finite_or_null, plain
 from ldpsql.domains.domain import Domain
-from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, estimated, in_order, learnt_of, learnt_of_order, refuse_pairs
+from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, in_order, learnt_of, learnt_of_order
 from ldpsql.engine.identity import split
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection, until_stopped
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import Interrupted, InvalidParameter, LdpError, UnfinishedRun
 from ldpsql.errors.boundary import withheld
-from ldpsql.estimates.estimate import Estimates
+from ldpsql.estimates.estimate import Estimates, estimated, refuse_pairs
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.counts import GroupedCounts, whole_numbers

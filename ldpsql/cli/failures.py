@@ -17,7 +17,7 @@ from ldpsql.errors.wording import of_ldpsql, of_macro, withheld_message, without
 _MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
 _NO_OVERLOAD = re.compile(r"Macro \w+\(\) does not support the supplied arguments")
 _CANDIDATE = re.compile(r"Macro (\w+)\(\) does not support .*?Candidate macros:\n\t([^\n]+)", re.DOTALL)
-_RECORDED = re.compile(r"Macro (?:estimate|estimate_by|crosstab)\(\) does not support the supplied arguments")
+_RECORDED = re.compile(r"Macro (?:estimate|estimate_by|margin)\(\) does not support the supplied arguments")
 _OPTION = re.compile(r"\b(deadline|stop|confidence|intervals|misfit|tolerance|max_iterations)\s*:?=", re.IGNORECASE)
 _NOT_FOUND = re.compile(r"Referenced column \"(\w+)\"|has multiple\b.* that match the supplied arguments", re.DOTALL)
 _ESTIMATOR = re.compile(r"\bestimator\s*:?=", re.IGNORECASE)

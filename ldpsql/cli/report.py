@@ -64,14 +64,14 @@ def report(
     """
     from ldpsql.mechanisms.key_value import KeyValueMechanism
     from ldpsql.pages import page as pages
-    from ldpsql.pairs.estimation import default_estimator, of_symbols
+    from ldpsql.pairs.estimation import default_estimator
     from ldpsql.registry.registry import registry
 
     pages.check(output)
     reported = column_of(named, column)
     with opened(database) as con:
         made = drawn_by(con, source, [reported], mechanism)
-        method = registry().estimator(of_symbols(estimator or default_estimator(made)))
+        method = registry().estimator(estimator or default_estimator(made))
         reports = _Source(con, source, reported, by or [], method)
         if isinstance(made, KeyValueMechanism):
             _refuse_unfit(truth, bounds)

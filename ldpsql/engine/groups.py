@@ -13,83 +13,20 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.domains.columns import finite_or_null, plain
-from ldpsql.domains.domain import Domain
 from ldpsql.engine.threads import one_thread
-from ldpsql.errors import BadCounts, InvalidParameter, NotApplicable
-from ldpsql.estimates.estimate import Estimates, estimate_likelihood
+from ldpsql.errors import BadCounts
+from ldpsql.estimates.estimate import refuse_pairs
 from ldpsql.estimates.fitting import check_possible
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, likelihoods
 from ldpsql.inference.counts import GroupedCounts, whole_numbers
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.mixed import of_lists
 from ldpsql.inference.operators import Floats
-from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.mechanisms.base import Mechanism
 
 InOrder: TypeAlias = tuple[NDArray[np.int64], list[Estimator]]  # which estimator each group has, and these
 GROUPS_SEEN, GROUPS_AT_ONCE = 20_000, 2048  # what groups have in common is learned from so many at most, some at a time
-
-
-def refuse_pairs(source: Mechanism | ReportSource) -> None:
-    """Refuse reports of sets of pairs, which no estimator of a distribution takes."""
-    if isinstance(source, KeyValueMechanism):
-        raise InvalidParameter(
-            "these are reports of sets of pairs",
-            "estimate them in SQL, with ldp.key_value or ldp.key_value_diagnose (ldpsql sql)",
-        )
-
-
-def check_single(estimator: Estimator) -> None:
-    """Refuse an estimator that has to learn from all groups first.
-
-    Raises:
-        NotApplicable: as a query passes groups some at a time.
-
-    """
-    if estimator.needs_groups:
-        raise NotApplicable(
-            f"{estimator.name} learns from all groups of a table, and this sees one",
-            f"use ldp.estimate_by(..., estimator := '{estimator.name}'), or learn a prior first, by ldp.prior(counts, m)",
-        )
-
-
-def check_size(source: Mechanism | ReportSource, estimator: Estimator) -> None:
-    """Refuse a domain that is too large for an estimator, before its reports are read.
-
-    Raises:
-        InvalidParameter: if it is.
-
-    """
-    if estimator.most_values is None:
-        return
-    values = (certify(source) if isinstance(source, Mechanism) else source).values
-    if isinstance(values, Domain):
-        estimator.check_size(len(values))
-
-
-def estimated(
-    source: Mechanism | ReportSource, counts: GroupedCounts, estimator: Estimator
-) -> Iterator[tuple[NDArray[np.int64], Estimates]]:
-    """Yield the estimates of all groups in parts, each with the groups in it; the estimator's deadline is for all together.
-
-    Raises:
-        NotApplicable: if the estimator has to learn from all groups first.
-
-    """
-    source = of_lists(source, counts.reports.type)
-    refuse_pairs(source)
-    check_single(estimator)
-    check_size(source, estimator)
-    end, parts = soonest(estimator.deadline), likelihoods(source, counts)
-    while True:
-        with until(end, len(counts.groups)):  # building the operators counts, too
-            part = next(parts, None)
-            if part is None:
-                return
-            groups, estimates = part[0], estimate_likelihood(source, part[1], estimator)
-        yield groups, estimates
 
 
 def learnt_from(

@@ -7,6 +7,7 @@ domain.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -163,12 +164,12 @@ def _sql_type(kind: pa.DataType) -> str:
     return name
 
 
-def type_of_values(text: str, of: object) -> str:
-    """Return the type of the values of a mechanism, or of a column of its table, in SQL.
+def type_of_values(text: str, of: object) -> Any:
+    """Return the type of the values of a mechanism, or of a column of its table or some of them, as from_json reads it.
 
     Args:
         text: the type of the STRUCT of a mechanism in SQL, or of a MAP or a STRUCT of the mechanisms of levels.
-        of: the name of the column; anything else stands for the values themselves.
+        of: the name of the column, or a list of names; anything else stands for the values themselves.
 
     """
     if text.startswith("MAP("):
@@ -177,6 +178,12 @@ def type_of_values(text: str, of: object) -> str:
     if "domain" not in fields:
         return type_of_values(next(iter(fields.values())), of)
     own = fields["domain"].removesuffix("[]")
-    if isinstance(of, str) and own.startswith("STRUCT("):
-        return next((kind for name, kind in fields_of(own).items() if name.casefold() == of.casefold()), own)
-    return own
+    return of_columns_named(fields_of(own), of) or own if own.startswith("STRUCT(") else own
+
+
+def of_columns_named(kinds: Mapping[str, Any], of: object) -> Any:
+    """Return the type of a column of a table, or those of a list of columns by their names; None if ``of`` is neither."""
+    folded = {name.casefold(): (name, kind) for name, kind in kinds.items()}
+    if isinstance(of, list):
+        return dict(folded[name.casefold()] for name in of if isinstance(name, str) and name.casefold() in folded)
+    return folded.get(of.casefold(), (None, None))[1] if isinstance(of, str) else None

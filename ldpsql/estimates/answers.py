@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,13 +12,8 @@ from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import columns_named, python_scalar
 from ldpsql.estimates.contrasts import difference, number_of
-from ldpsql.estimates.independence import Columns, Independence, independence
-from ldpsql.estimates.measures import TableFunctional
 from ldpsql.estimates.narrowing import Q, asked
-from ldpsql.estimates.question import Shown, question_named
-from ldpsql.estimates.scale import scale_of
 from ldpsql.estimates.tables import Margin, MeanOf, Share
-from ldpsql.mechanisms.base import CertifiedMechanism
 
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
@@ -102,23 +96,9 @@ class Answers:
             InvalidParameter: if the arguments do not fit the values.
 
         """
-        asked = question_named(question).asked(**arguments)
-        source: Any = self.of.source
-        asked.check(source.mechanism if isinstance(source, CertifiedMechanism) else source)
-        functional, unit = asked.about(self.of.values), asked.unit(self.of.values)
-        estimates = self.of.only(self.group)
-        if isinstance(functional, TableFunctional):
-            estimates, functional = self._asked(functional)
-        table, rounding = asked.measured(functional, estimates)
-        numbers = dict(zip(asked.fields, table[0].T, strict=True))
-        if asked.shown is Shown.VALUE:
-            scale = scale_of(unit)
-            for name, reach in (("estimate", 0.0), ("low", -rounding), ("high", rounding)):
-                ends = scale[numbers[name].astype(np.int64)] + reach
-                numbers[name] = np.array([float(f"{end:.15g}") for end in ends])  # 7.7, not 7.699999999999999
-        kind: Any = Answer if asked.fields == Answer._fields else namedtuple("Answer", asked.fields)
-        lines = [kind(*line) for line in np.stack(list(numbers.values()), axis=-1).tolist()]
-        return lines if asked.rows else lines[0]
+        from ldpsql.estimates.question import answered, question_named  # noqa: PLC0415  # questions are about estimates
+
+        return answered(question_named(question).asked(**arguments), self.of, self.group)
 
     def margin(self, columns: Sequence[str] | str, given: Sequence[str] | str | None = None) -> pa.Table:
         """Return the table of some columns: a column for each, estimate, std_error, low, high; unknown errors are NULL.
@@ -149,7 +129,7 @@ class Answers:
         """
         return TestedAnswer(*self.ask("difference", of=of, given=given, versus=versus))
 
-    def independence(self, columns: Sequence[str]) -> Independence:
+    def independence(self, columns: Sequence[str]) -> Any:
         """Return a test of whether two columns are independent of each other, and their mutual information in bits.
 
         Raises:
@@ -157,7 +137,7 @@ class Answers:
             NotApplicable: if the table of all columns has too many cells.
 
         """
-        return independence(*self._asked(Columns(columns_named(self.of.values, columns))))[0]
+        return self.ask("independence", columns=columns)
 
     def compare(self, other: Answers, of: Any = None, given: Any = None) -> TestedAnswer:
         """Return the same difference between this estimate and that of other people, with the same values.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.domains.domain import Domain
-from ldpsql.errors import InvalidParameter, NotReports, OutOfTime
+from ldpsql.errors import InvalidParameter, NotApplicable, NotReports, OutOfTime
 from ldpsql.estimates.answers import Answers
 from ldpsql.estimates.diagnosis import MISFIT, NOTHING, Diagnosis, large_map, uninformed_shares, unknown_shares
 from ldpsql.estimates.fitting import check_possible, fitted
@@ -27,15 +29,18 @@ from ldpsql.estimates.uncertainty import (
     suspicious,
 )
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counting import Described, column_likelihood, table_likelihood
+from ldpsql.inference.counting import Described, ReportSource, column_likelihood, likelihoods, table_likelihood
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.margins import margin
+from ldpsql.inference.mixed import of_lists
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status, simplex_projection
 from ldpsql.inference.solver.uniqueness import identified, unique
 from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.key_value import KeyValueMechanism
 
 
 @dataclass(frozen=True)
@@ -266,3 +271,63 @@ def estimate_column(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism, es
     """
     with until(soonest(estimator.deadline)):
         return estimate_likelihood(mechanism, column_likelihood(column, mechanism), estimator)[0]
+
+
+def refuse_pairs(source: Mechanism | ReportSource) -> None:
+    """Refuse reports of sets of pairs, which no estimator of a distribution takes."""
+    if isinstance(source, KeyValueMechanism):
+        raise InvalidParameter(
+            "these are reports of sets of pairs",
+            "estimate them in SQL, with ldp.key_value or ldp.key_value_diagnose (ldpsql sql)",
+        )
+
+
+def check_single(estimator: Estimator) -> None:
+    """Refuse an estimator that has to learn from all groups first.
+
+    Raises:
+        NotApplicable: as a query passes groups some at a time.
+
+    """
+    if estimator.needs_groups:
+        raise NotApplicable(
+            f"{estimator.name} learns from all groups of a table, and this sees one",
+            f"use ldp.estimate_by(..., estimator := '{estimator.name}'), or learn a prior first, by ldp.prior(counts, m)",
+        )
+
+
+def check_size(source: Mechanism | ReportSource, estimator: Estimator) -> None:
+    """Refuse a domain that is too large for an estimator, before its reports are read.
+
+    Raises:
+        InvalidParameter: if it is.
+
+    """
+    if estimator.most_values is None:
+        return
+    values = (certify(source) if isinstance(source, Mechanism) else source).values
+    if isinstance(values, Domain):
+        estimator.check_size(len(values))
+
+
+def estimated(
+    source: Mechanism | ReportSource, counts: GroupedCounts, estimator: Estimator
+) -> Iterator[tuple[NDArray[np.int64], Estimates]]:
+    """Yield the estimates of all groups in parts, each with the groups in it; the estimator's deadline is for all together.
+
+    Raises:
+        NotApplicable: if the estimator has to learn from all groups first.
+
+    """
+    source = of_lists(source, counts.reports.type)
+    refuse_pairs(source)
+    check_single(estimator)
+    check_size(source, estimator)
+    end, parts = soonest(estimator.deadline), likelihoods(source, counts)
+    while True:
+        with until(end, len(counts.groups)):  # building the operators counts, too
+            part = next(parts, None)
+            if part is None:
+                return
+            groups, estimates = part[0], estimate_likelihood(source, part[1], estimator)
+        yield groups, estimates

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter, NotApplicable
-from ldpsql.estimates.conditions import groups_of
-from ldpsql.estimates.measures import normalised
+from ldpsql.estimates.conditions import columns_named, groups_of
+from ldpsql.estimates.measures import TableFunctional, normalised
 from ldpsql.estimators.tables import mutual_information
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import simplex_projection
@@ -23,26 +24,26 @@ MOST_CELLS = 1500  # as many as an operator computes a covariance for
 _NONE = 1e-9  # of the largest eigenvalue: a direction that the reports say nothing about
 
 
-@dataclass(frozen=True)
-class Independence:
-    """The test of one group.
+class Independence(NamedTuple):
+    """The tests of some groups, each of shape (groups,).
 
     Args:
         mutual_information: of the estimated table, in bits; noise alone makes it positive.
         statistic: how far the table is from the product of its margins, in units of its errors.
-        degrees: the statistic's expectation if the columns are independent; 0 if the reports say nothing about them together.
-        p_value: the chance of a statistic as large as this if they are; NaN without degrees.
+        degrees: the statistic's expectation if the columns are independent; 0 if the reports say nothing about them together,
+            and then the statistic and the p-value are NaN.
+        p_value: the chance of a statistic as large as this if they are.
 
     """
 
-    mutual_information: float
-    statistic: float
-    degrees: int
-    p_value: float
+    mutual_information: Floats
+    statistic: Floats
+    degrees: Floats
+    p_value: Floats
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(TableFunctional):
     """Two columns of a table, by their places.
 
     Raises:
@@ -71,36 +72,42 @@ class Columns:
         first, second = both.shape
         return (own[:, None] == np.arange(len(both))).astype(np.float64), (first, second)
 
+    def measure(self, estimates: Estimates) -> Independence:  # type: ignore[override]  # several numbers
+        """Return the test of every group.
 
-def independence(estimates: Estimates, columns: Columns) -> list[Independence]:
-    """Return the test of every group.
+        The table of the two columns is debiased one step from the distribution in which they are independent, and its distance
+        from the product of its margins is measured in the errors of that distribution: the score test. Its law is a chi-square
+        with the statistic's own mean and variance, of which the second counts reports that are rare.
 
-    The table of the two columns is debiased one step from the distribution in which they are independent, and its distance
-    from the product of its margins is measured in the errors of that distribution: the score test. Its law is a chi-square with
-    the statistic's own mean and variance, of which the second counts reports that are rare.
+        Raises:
+            NotApplicable: if the table has too many cells.
 
-    Raises:
-        NotApplicable: if the table has too many cells.
-
-    """
-    operator = estimates.likelihood.operator
-    if operator.inputs > MOST_CELLS:
-        raise NotApplicable(
-            f"a test of independence takes at most {MOST_CELLS:,} cells, and this table has {operator.inputs:,}",
-            "test reports of the two columns only: {city: report.city, age: report.age}, with a row mechanism of their own",
-        )
-    gathered, shape = columns.margin(estimates.values)
-    return [_tested(estimates, group, gathered, shape) for group in range(len(estimates.fit.theta))]
+        """
+        operator = estimates.likelihood.operator
+        if operator.inputs > MOST_CELLS:
+            raise NotApplicable(
+                f"a test of independence takes at most {MOST_CELLS:,} cells, and this table has {operator.inputs:,}",
+                "test reports of the two columns only: {city: report.city, age: report.age}, with a row mechanism of their own",
+            )
+        gathered, shape = self.margin(estimates.values)
+        tests = [_tested(estimates, group, gathered, shape) for group in range(len(estimates.fit.theta))]
+        return Independence(*np.array(tests).T)
 
 
-def _tested(estimates: Estimates, group: int, gathered: Floats, shape: tuple[int, int]) -> Independence:
+def two_columns(values: Domain, names: object) -> Columns:
+    """Return two columns by their names; None stands for both of a table of two."""
+    both = names is None and isinstance(values, Product)
+    return Columns(tuple(range(len(values.names))) if both else columns_named(values, names))  # type: ignore[attr-defined]
+
+
+def _tested(estimates: Estimates, group: int, gathered: Floats, shape: tuple[int, int]) -> tuple[float, ...]:
     likelihood, theta = estimates.likelihood.group(group), simplex_projection(estimates.fit.theta[group])
     operator, n = likelihood.operator, float(likelihood.n[0])
     null = _independent(theta, gathered, shape)
     covariance = operator.covariance(likelihood.shares[0], null)
     information = max(0.0, mutual_information(normalised(theta @ gathered).reshape(shape)) / np.log(2))
     if not np.isfinite(covariance).all():
-        return Independence(information, 0.0, 0, np.nan)
+        return information, np.nan, 0, np.nan
     chances = np.maximum(operator.forward(null[None])[0], 1e-300)
     scores = operator.matrix() / chances - 1.0  # of each report, shape (cells, reports)
     direction = _tangent(null @ gathered, shape) @ gathered.T
@@ -113,18 +120,18 @@ def _tested(estimates: Estimates, group: int, gathered: Floats, shape: tuple[int
     return _judged(information, whitened, likelihood.shares[0], weights, n)
 
 
-def _judged(information: float, whitened: Floats, shares: Floats, weights: Floats, n: float) -> Independence:
+def _judged(information: float, whitened: Floats, shares: Floats, weights: Floats, n: float) -> tuple[float, ...]:
     """Return the test from the whitened scores of reports, shape (degrees, reports)."""
     from scipy.special import chdtrc  # noqa: PLC0415  # slow to import
 
     degrees = len(whitened)
     if not degrees:
-        return Independence(information, 0.0, 0, np.nan)
+        return information, np.nan, 0, np.nan
     statistic = n * float(((whitened @ shares) ** 2).sum())
     fourth = float((weights / weights.sum()) @ (whitened**2).sum(axis=0) ** 2)
     variance = max(2 * degrees + (fourth - degrees**2 - 2 * degrees) / n, degrees / 2)
     scale = variance / (2 * degrees)
-    return Independence(information, statistic, degrees, float(chdtrc(degrees / scale, statistic / scale)))
+    return information, statistic, degrees, float(chdtrc(degrees / scale, statistic / scale))
 
 
 def _independent(theta: Floats, gathered: Floats, shape: tuple[int, int]) -> Floats:

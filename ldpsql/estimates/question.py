@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,16 +15,20 @@ import pyarrow as pa
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.errors import InternalError, InvalidParameter
+from ldpsql.estimates.answers import Answer
 from ldpsql.estimates.conditions import TableCells, condition, named_place, python_scalar, values_of
-from ldpsql.estimates.measures import FIELDS, Functional
-from ldpsql.estimates.scale import check_ordered
+from ldpsql.estimates.estimate import Estimates, estimated
+from ldpsql.estimates.fitting import estimator_of_shares
+from ldpsql.estimates.measures import FIELDS, TableFunctional
+from ldpsql.estimates.narrowing import narrowed
+from ldpsql.estimates.scale import check_ordered, scale_of
+from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource
+from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.mixed import Mixed
-from ldpsql.inference.operators import Floats
-from ldpsql.mechanisms.base import Mechanism
-
-if TYPE_CHECKING:
-    from ldpsql.estimates.estimate import Estimates
+from ldpsql.inference.operators import Ints
+from ldpsql.inference.some_columns import SomeColumns
+from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism
 
 Argument: TypeAlias = pa.Scalar
 Source: TypeAlias = Mechanism | ReportSource  # what drew reports
@@ -36,12 +41,69 @@ def is_table(source: Source) -> bool:
     return isinstance(values_of(source), Product)
 
 
-class Shown(Enum):
-    """How SQL shows the estimate and the ends of its interval."""
+class Kind(Enum):
+    """What a field of an answer is, with its type in SQL."""
 
-    NUMBER = "as numbers"
-    MEAN = "as numbers, or as times if the values are dates or times"
-    VALUE = "as values: the numbers are positions in the domain"
+    NUMBER = "DOUBLE"
+    WHOLE = "BIGINT"
+    TEXT = "VARCHAR"
+    FLAG = "BOOLEAN"
+    VALUE = "value"  # a position in the values; SQL shows the value itself
+    MEAN = "mean"  # a number on the scale of the values; SQL shows a time if these are dates or times
+
+
+Fields: TypeAlias = Mapping[str, "Kind | Fields"]  # fields within a field are those of a list of structs
+NUMBERS: Fields = dict.fromkeys(FIELDS, Kind.NUMBER)
+TESTED: Fields = {**NUMBERS, "p_value": Kind.NUMBER}
+RANGE = ("estimate", "low", "high")
+
+
+class Lines(NamedTuple):
+    """The answers for some groups, one after the other: each field as a column of all of their lines.
+
+    Args:
+        sizes: how many lines each group has, shape (groups,).
+        columns: numbers, of which NaN and infinity stand for unknown ones, or Arrow columns.
+        reach: how far the ends of an interval reach beyond the values at their positions.
+
+    """
+
+    sizes: Ints
+    columns: Mapping[str, np.ndarray | pa.Array]
+    reach: float = 0.0
+
+    @classmethod
+    def of_numbers(cls, columns: Mapping[str, Any], reach: float = 0.0) -> Lines:
+        """Return the lines of columns that are broadcast to a shape: (groups, lines), or (groups,) for one line each."""
+        arrays = np.broadcast_arrays(*map(np.asarray, columns.values()))
+        groups = arrays[0].shape[0]
+        sizes = np.full(groups, arrays[0].size // groups if groups else 0)
+        return cls(sizes, dict(zip(columns, (array.ravel() for array in arrays), strict=True)), reach)
+
+    @classmethod
+    def of_records(cls, fields: Fields, groups: Sequence[Sequence[Mapping[str, Any]]]) -> Lines:
+        """Return the lines of groups that are written out, each line with its fields by name."""
+        flat = [line for group in groups for line in group]
+        columns = {name: pa.array([line[name] for line in flat], arrow_type(kind)) for name, kind in fields.items()}
+        return cls(np.array([len(group) for group in groups], dtype=np.int64), columns)
+
+
+_ARROW = {Kind.NUMBER: pa.float64(), Kind.WHOLE: pa.int64(), Kind.TEXT: pa.string(), Kind.FLAG: pa.bool_()}
+
+
+def arrow_type(kind: Kind | Fields) -> pa.DataType:
+    """Return the Arrow type of a field; that of values is text."""
+    if isinstance(kind, Kind):
+        return _ARROW.get(kind, pa.string())
+    return pa.list_(pa.struct([(name, arrow_type(own)) for name, own in kind.items()]))
+
+
+_OF_TYPES = {"int": Kind.WHOLE, "float": Kind.NUMBER, "float | None": Kind.NUMBER, "str": Kind.TEXT, "bool": Kind.FLAG}
+
+
+def fields_of(record: type) -> Fields:
+    """Return the fields of a dataclass of plain values."""
+    return {field.name: _OF_TYPES[str(field.type)] for field in fields(record)}
 
 
 @dataclass(frozen=True)
@@ -49,27 +111,34 @@ class Question(ABC):
     """A question about the values behind reports: a frozen dataclass whose fields are its arguments.
 
     Arguments come from SQL, from Python and from the command line, each as an Arrow scalar; those with a default are optional.
-    The question then is an aggregate of SQL, ``estimate.ask("name", ...)`` in Python, and ``ldpsql ask --question name``.
+    The question then is an aggregate and a table function of SQL, ``estimate.ask("name", ...)`` in Python, and
+    ``ldpsql ask --question name``.
 
     Attributes:
         name: the name of the question, that of the aggregate in SQL.
         summary: what it returns, in one sentence without a full stop.
-        shown: how SQL shows the numbers.
-        fields: the names of the numbers, attributes of what the functional measures.
-        rows: whether the answer is a list, of several numbers.
+        fields: the fields of an answer, and what each is.
+        rows: whether the answer is a list, of several lines.
+        options: the options of the estimator that SQL takes, each with its default as SQL.
+        typed_by: the argument on which the type of values depends: the name of a column, or a list of names.
+        two_groups: whether two groups of people are compared, each by the counts of its reports.
+        lists: whether nearly all reports differ, so that lists of them are read faster than counts.
 
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    shown: ClassVar[Shown] = Shown.NUMBER
-    fields: ClassVar[tuple[str, ...]] = FIELDS
+    fields: ClassVar[Fields] = NUMBERS
     rows: ClassVar[bool] = False
+    options: ClassVar[Mapping[str, str]] = {"estimator": "NULL", "confidence": "NULL"}
+    typed_by: ClassVar[str | None] = None
+    two_groups: ClassVar[bool] = False
+    lists: ClassVar[bool] = False
     kind: ClassVar[str] = "question"
 
     @abstractmethod
-    def about(self, values: Domain) -> Functional:
-        """Return the number that is asked for.
+    def about(self, values: Domain) -> Any:
+        """Return the number that is asked for, a `Functional`, or whatever else `measured` takes.
 
         Args:
             values: the values behind the reports, or the cells of a table of several columns.
@@ -87,12 +156,27 @@ class Question(ABC):
         """Refuse reports of which this cannot be asked."""
 
     @classmethod
-    def measured(cls, functional: Functional, estimates: Estimates) -> tuple[Floats, float]:
-        """Return the numbers of every group, shape (groups, numbers, fields), and how far values reach beyond positions."""
+    def estimator(cls, source: Source) -> str:
+        """Return the estimator if nobody names one."""
+        return estimator_of_shares(source)
+
+    @classmethod
+    def values(cls, source: Source) -> Any:
+        """Return the values that the question is about."""
+        return values_of(source)
+
+    @classmethod
+    def estimated(cls, asked: Asked, counts: GroupedCounts) -> Iterator[tuple[Ints, Lines]]:
+        """Yield the answers for all groups in parts, each with the groups in it, as ``counts.groups`` numbers them."""
+        for groups, estimates in estimated(asked.source, counts, asked.estimator):
+            yield groups, cls.measured(asked.functional, replace(estimates, recorded=asked.recorded))
+
+    @classmethod
+    def measured(cls, functional: Any, estimates: Estimates) -> Lines:
+        """Return the answers for all groups."""
         measure = functional.measure(estimates)
-        fields = [np.asarray(getattr(measure, field, getattr(functional, field, None)), np.float64) for field in cls.fields]
-        table = np.stack(np.broadcast_arrays(*fields), axis=-1)
-        return (table if cls.rows else table[:, None]), measure.rounding
+        columns = {name: getattr(measure, name) if hasattr(measure, name) else getattr(functional, name) for name in cls.fields}
+        return Lines.of_numbers(columns, getattr(measure, "rounding", 0.0))
 
     @classmethod
     def parameters(cls) -> dict[str, object]:
@@ -108,10 +192,38 @@ class Question(ABC):
         return cls(**given)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A question with what it is asked of: what drew the reports, the estimator, the number, and the values of its unit."""
+
+    question: type[Question]
+    source: Any
+    estimator: Estimator
+    functional: Any
+    unit: Any
+    recorded: bool = True
+
+    @classmethod
+    def of(cls, question: Question, source: Source, estimator: Estimator, *, recorded: bool = True) -> Asked:
+        """Return a question that is asked of reports; if it is about few columns of a table, of the reports of these.
+
+        Raises:
+            InvalidParameter: if the arguments do not fit the values.
+
+        """
+        question.check(source)
+        values = question.values(source)
+        functional, unit = question.about(values), question.unit(values)
+        if isinstance(functional, TableFunctional):
+            (source, estimator), functional = narrowed((source, estimator), functional)
+        return cls(type(question), source, estimator, functional, unit, recorded)
+
+
 @dataclass(frozen=True, kw_only=True)
 class QuestionOfColumn(Question):
     """A question about a column of ordered values, the only one or ``of``, of all or where the condition ``given`` holds."""
 
+    typed_by = "of"
     of: Argument = NULL
     given: Argument = NULL
 
@@ -121,7 +233,7 @@ class QuestionOfColumn(Question):
             return
         check_ordered(source)
         apart = isinstance(source, Mixed) and any(level.values != source.values for level in source.each)
-        if apart and self.shown is Shown.VALUE:
+        if apart and self.fields["estimate"] is Kind.VALUE:
             raise InvalidParameter("the mechanisms of the levels have different domains", "quantiles need the same one")
 
     def unit(self, values: Domain) -> Domain:
@@ -153,3 +265,40 @@ def question_named(name: str) -> type[Question]:
     if not _QUESTIONS:
         raise InternalError("no registry of questions was loaded", "import ldpsql first")
     return _QUESTIONS[0](name)
+
+
+def answered(question: Question, estimates: Estimates, group: int) -> Any:
+    """Return the answer for one group as a named tuple, or a list of them; values of dates and times are numbers.
+
+    Raises:
+        InvalidParameter: if the arguments do not fit the values.
+
+    """
+    source: Any = estimates.source
+    asked = Asked.of(question, source.mechanism if isinstance(source, CertifiedMechanism) else source, estimates.estimator)
+    own = estimates.only(group)
+    if isinstance(asked.source, SomeColumns):
+        some = own.of_columns(asked.source)
+        own, asked = (own, replace(asked, functional=question.about(estimates.values))) if some is None else (some, asked)
+    lines = question.measured(asked.functional, own)
+    columns = [_in_python(lines, name, kind, asked.unit) for name, kind in question.fields.items()]
+    kind: Any = Answer if tuple(question.fields) == Answer._fields else namedtuple("Answer", question.fields)
+    each = [kind(*line) for line in zip(*columns, strict=True)]
+    return each if question.rows else each[0]
+
+
+def _in_python(lines: Lines, name: str, kind: Kind | Fields, unit: Domain) -> list[Any]:
+    column: Any = lines.columns[name]
+    if isinstance(kind, Mapping):
+        values = dict(zip(unit.texts, unit.values.to_pylist(), strict=True))
+        typed = [one for one, own in kind.items() if own is Kind.VALUE]
+        return [[line | {one: values[line[one]] for one in typed} for line in lines] for lines in column.to_pylist()]
+    if not isinstance(column, np.ndarray):
+        return list(column.to_pylist())
+    if kind is not Kind.VALUE:
+        return [int(number) for number in column] if kind is Kind.WHOLE and np.isfinite(column).all() else column.tolist()
+    at = column.astype(np.int64)
+    if name not in RANGE:
+        return list(unit.values.take(pa.array(at)).to_pylist())
+    reach = {"low": -lines.reach, "high": lines.reach}.get(name, 0.0)
+    return [float(f"{end:.15g}") for end in scale_of(unit)[at] + reach]  # 7.7, not 7.699999999999999

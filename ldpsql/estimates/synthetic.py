@@ -15,7 +15,7 @@ from ldpsql.inference.operators import Floats
 
 MOST_ROWS = 100_000_000
 OF_ESTIMATES = ("estimate", "std_error", "low", "high", "n")  # columns of an estimate that are not values
-_EXAMPLE = "FROM ldp.synthesize(shares, 1000), where shares is a table or a CTE: FROM ldp.crosstab(reports, report, m)"
+_EXAMPLE = "FROM ldp.synthesize(shares, 1000), where shares is a table or a CTE: FROM ldp.margin(reports, report, m)"
 
 
 @withheld

@@ -11,7 +11,7 @@ import numpy as np
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.conditions import TableCells, blocks, column_of_table, groups_of, table_of
+from ldpsql.estimates.conditions import TableCells, blocks, column_of_table, columns_named, groups_of, table_of
 from ldpsql.estimates.functionals import Mean, Variance
 from ldpsql.estimates.linear import covariances, linear
 from ldpsql.estimates.measures import Measure, TableFunctional, cut_to, normalised
@@ -216,6 +216,14 @@ class Margin(TableFunctional):
             bottom = (whole[:, None] == whole[first[some]]).astype(np.float64)
             parts.append(_ratios(estimates, top, bottom))
         return Measure.joined(parts)
+
+
+def margin_of(values: Domain, names: object, given: object) -> Margin:
+    """Return the margin of columns by their names, of all for None: then without ``given`` of the values themselves."""
+    if names is None and given is None:
+        return Margin(())
+    listed = names if names is not None or not isinstance(values, Product) else list(values.names)
+    return Margin.checked(columns_named(values, listed), () if given is None else columns_named(values, given))
 
 
 class Unit(NamedTuple):

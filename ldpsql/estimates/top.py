@@ -8,7 +8,6 @@ so for any choice of them (Bonferroni's inequality).
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,15 +25,7 @@ from ldpsql.inference.score_intervals import deviations, exact_ends, vote_scatte
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimate, Estimates
 
-NAMES = ("rank", "estimate", "std_error", "low", "high", "best_rank", "worst_rank")
-
-
-@dataclass(frozen=True)
-class Top:
-    """The most frequent values of a group: their places in the domain, and a column for each of `NAMES`."""
-
-    places: NDArray[np.int64]
-    columns: dict[str, Floats | NDArray[np.int64]]
+NAMES = ("rank", "value", "estimate", "std_error", "low", "high", "best_rank", "worst_rank")
 
 
 def checked_count(count: object) -> int:
@@ -49,14 +40,18 @@ def checked_count(count: object) -> int:
     return count
 
 
-def tops(estimates: Estimates, count: int) -> list[Top]:
-    """Return the ``count`` most frequent values of every group, or all if there are fewer."""
+def tops(estimates: Estimates, count: int) -> dict[str, Floats]:
+    """Return the ``count`` most frequent values of every group, or all if there are fewer.
+
+    Returns:
+        A column for each of `NAMES`, shape (groups, values at the top); ``value`` is the position in the domain.
+
+    """
     together = simultaneous(estimates)
     votes = estimates.likelihood.operator.invert(estimates.likelihood.shares) if _votes(estimates) else estimates.fit.theta
-    return [
-        _top(theta, own, Intervals(*ends), count)
-        for theta, own, *ends in zip(estimates.fit.theta, votes, together.std_error, together.low, together.high, strict=True)
-    ]
+    groups = zip(estimates.fit.theta, votes, together.std_error, together.low, together.high, strict=True)
+    columns = [_top(theta, own, Intervals(*ends), count) for theta, own, *ends in groups]
+    return dict(zip(NAMES, np.array(columns).swapaxes(0, 1), strict=True))
 
 
 def simultaneous(estimates: Estimates) -> Intervals:
@@ -79,24 +74,24 @@ def simultaneous(estimates: Estimates) -> Intervals:
 
 
 def top_table(estimate: Estimate, count: int) -> pa.Table:
-    """Return the most frequent values of one group as a table: their values, then `NAMES`."""
-    one = tops(estimate.of, checked_count(count))[estimate.group]
-    values = estimate.values.values.take(pa.array(one.places))
-    table = pa.table([finite_or_null(one.columns[name]) for name in NAMES], list(NAMES))
-    return table.add_column(1, "value", values)
+    """Return the most frequent values of one group as a table with the columns `NAMES`."""
+    columns = {name: column[0] for name, column in tops(estimate.of.only(estimate.group), checked_count(count)).items()}
+    values = estimate.values.values.take(pa.array(columns["value"].astype(np.int64)))
+    return pa.table([values if name == "value" else finite_or_null(column) for name, column in columns.items()], list(NAMES))
 
 
 def _votes(estimates: Estimates) -> tuple[float, float] | None:
     return estimates.likelihood.operator.votes
 
 
-def _top(theta: Floats, votes: Floats, ends: Intervals, count: int) -> Top:
+def _top(theta: Floats, votes: Floats, ends: Intervals, count: int) -> Floats:
+    """Return a row for each of `NAMES`."""
     places = largest(theta, votes, count)
     low, high = ends.low[places], ends.high[places]
     surely_above = len(theta) - np.searchsorted(np.sort(ends.low), high, side="right")
     surely_below = np.searchsorted(np.sort(ends.high), low, side="left")
-    columns = (theta[places], ends.std_error[places], low, high, 1 + surely_above, len(theta) - surely_below)
-    return Top(places, dict(zip(NAMES, (np.arange(1, len(places) + 1), *columns), strict=True)))
+    rank, worst = np.arange(1, len(places) + 1), len(theta) - surely_below
+    return np.stack([rank, places, theta[places], ends.std_error[places], low, high, 1 + surely_above, worst])
 
 
 def largest(theta: Floats, votes: Floats, count: int) -> NDArray[np.int64]:

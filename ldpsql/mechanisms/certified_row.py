@@ -33,7 +33,7 @@ class CertifiedRow(CertifiedMechanism):
     reports: RowReports
     parts: tuple[CertifiedValues, ...]
     over = "rows of several columns"
-    remedy = "estimate their table with ldp.crosstab, or one column with its own mechanism"
+    remedy = "estimate their table with ldp.margin, or one column with its own mechanism"
 
     @property
     def response(self) -> Rows:

@@ -13,9 +13,8 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.engine.groups import estimated
 from ldpsql.errors import InvalidParameter, NoReports, UsageError
-from ldpsql.estimates.estimate import Estimate
+from ldpsql.estimates.estimate import Estimate, estimated
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import likelihoods
 from ldpsql.inference.counts import GroupedCounts

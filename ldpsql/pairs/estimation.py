@@ -179,7 +179,7 @@ _TOO_SHORT = (
 )
 _TOO_LOW = (
     "the frequencies of frequent keys are too low, because those of rare keys cannot be negative and all add up to one: "
-    "estimator 'unbiased' has smaller errors for frequent keys"
+    "estimator 'inv' has smaller errors for frequent keys"
 )
 
 
@@ -242,11 +242,6 @@ def _result(
     return KeyValueEstimates(mechanism, symbols, evidence, drawn, means)
 
 
-def of_symbols(estimator: Estimator | str) -> Estimator | str:
-    """Return the estimator to use for the symbols: 'unbiased' means the plain inversion."""
-    return INV if estimator == "unbiased" else estimator
-
-
 def default_estimator(mechanism: Mechanism) -> str:
     """Return the estimator of reports of a mechanism if nobody names one."""
-    return "unbiased" if isinstance(mechanism, KeyValueMechanism) else estimator_of_shares(mechanism)
+    return INV if isinstance(mechanism, KeyValueMechanism) else estimator_of_shares(mechanism)

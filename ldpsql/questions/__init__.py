@@ -7,25 +7,64 @@ from __future__ import annotations
 
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.bootstrap import SimulatedError, Simulation, simulated_errors
 from ldpsql.estimates.conditions import TableCells, condition, named_place
 from ldpsql.estimates.contrasts import Contrast, number_of, share_of
+from ldpsql.estimates.diagnosis import Diagnosis
+from ldpsql.estimates.estimate import Estimate, Estimates
+from ldpsql.estimates.fitting import estimator_of_top
+from ldpsql.estimates.independence import Columns, two_columns
 from ldpsql.estimates.measures import FIELDS, Functional, Measure
-from ldpsql.estimates.question import NULL, Argument, Question, QuestionOfColumn, Shown, Source, is_table
+from ldpsql.estimates.question import (
+    NULL,
+    NUMBERS,
+    RANGE,
+    TESTED,
+    Argument,
+    Asked,
+    Fields,
+    Kind,
+    Lines,
+    Question,
+    QuestionOfColumn,
+    Source,
+    fields_of,
+    is_table,
+)
 from ldpsql.estimates.rectangles import RectangleShares, check_grid
 from ldpsql.estimates.scale import bound_of, check_ordered
 from ldpsql.estimates.spans import Quantile, Quantiles, RangeShare, RangeShares
-from ldpsql.estimates.tables import MeanOf, QuantileOf, QuantilesOf, Share, VarianceOf
+from ldpsql.estimates.tables import Margin, MeanOf, QuantileOf, QuantilesOf, Share, VarianceOf, margin_of
+from ldpsql.estimates.top import checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
+from ldpsql.inference.counting import without_impossible
+from ldpsql.inference.counts import GroupedCounts
+from ldpsql.inference.mixed import of_lists
+from ldpsql.names import INV
 
 __all__ = [
     "API_VERSION",
     "FIELDS",
+    "INV",
     "NULL",
+    "NUMBERS",
+    "RANGE",
+    "TESTED",
     "Argument",
+    "Asked",
+    "Columns",
     "Contrast",
+    "Diagnosis",
     "Domain",
+    "Estimate",
+    "Estimates",
+    "Fields",
     "Functional",
+    "GroupedCounts",
     "InvalidParameter",
+    "Kind",
+    "Lines",
+    "Margin",
     "MeanOf",
     "Measure",
     "Quantile",
@@ -38,17 +77,27 @@ __all__ = [
     "RangeShares",
     "RectangleShares",
     "Share",
-    "Shown",
+    "SimulatedError",
+    "Simulation",
     "Source",
     "TableCells",
     "VarianceOf",
     "bound_of",
     "check_grid",
     "check_ordered",
+    "checked_count",
     "condition",
+    "estimator_of_top",
+    "fields_of",
     "hookimpl",
     "is_table",
+    "margin_of",
     "named_place",
     "number_of",
+    "of_lists",
     "share_of",
+    "simulated_errors",
+    "tops",
+    "two_columns",
+    "without_impossible",
 ]

@@ -18,13 +18,14 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from ldpsql.domains.columns import RECORD, is_record
-from ldpsql.engine.sql_struct import columns_of, domain_type, type_of_values
+from ldpsql.engine.sql_struct import columns_of, domain_type, of_columns_named, type_of_values
 from ldpsql.errors import LdpError, MechanismUnrecorded, OtherMechanism, UnmarkedReports
+from ldpsql.inference.mixed import Mixed
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.names import ROW
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.fingerprint import digits_of, fingerprint, short_text
-from ldpsql.registry.handles import MECHANISMS
+from ldpsql.registry.handles import MECHANISMS, mechanism_number, read_levels
 from ldpsql.registry.registry import registry
 
 KEY = "ldpsql.mechanism."
@@ -212,20 +213,42 @@ def recorded_in_type(text: str) -> Mechanism:
     return registry().mechanism({Mechanism.kind: ROW, "columns": {name: recorded(line) for name, line in fields.items()}})
 
 
+def read_source(spec: pa.Scalar, kind: str | None) -> Mechanism | Mixed:
+    """Return what drew reports: a mechanism, or those of levels, a MAP from level to mechanism or a STRUCT of them by level.
+
+    Args:
+        spec: the mechanism or mechanisms; false stands for the one that the type of the reports records.
+        kind: the type of the reports or of their counts in SQL; None if it does not matter.
+
+    Raises:
+        OtherMechanism: if the type records another mechanism.
+        InvalidSpec, UnknownName, and what the mechanisms themselves refuse: if it cannot be read; see `read_mechanism`.
+
+    """
+    if isinstance(spec, pa.BooleanScalar):
+        return recorded_in_type(kind or "")
+    levels = isinstance(spec, pa.MapScalar) or (isinstance(spec, pa.StructScalar) and "mechanism" not in spec.type.names)
+    if levels and spec.is_valid:
+        return read_levels(spec)
+    mechanism = MECHANISMS.thing(mechanism_number(spec))
+    if kind is not None:
+        check_typed(kind, mechanism)
+    return mechanism
+
+
 def values_type_of(text: str, of: object, record: str | None) -> Any:
     """Return the type of the values behind reports, as from_json reads it.
 
     Args:
         text: the type of what drew them in SQL, see `type_of_values`; BOOLEAN if ``record`` says what did.
-        of: the name of a column of a table; anything else stands for the values themselves.
+        of: the name of a column of a table, or a list of names; anything else stands for the values themselves.
         record: the type of the reports or of their counts in SQL.
 
     """
     if text != "BOOLEAN":
         return type_of_values(text, of)
     kind = json.loads(domain_type(certify(recorded_in_type(record or "")).values.listed))
-    columns = {name.casefold(): own for name, own in kind.items()} if isinstance(kind, dict) else {}
-    return columns.get(of.casefold(), kind) if isinstance(of, str) else kind
+    return (of_columns_named(kind, of) if isinstance(kind, dict) else None) or kind
 
 
 def _digits_of(mechanism: Mechanism) -> str | None:

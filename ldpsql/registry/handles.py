@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping
 from threading import Lock
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -18,25 +18,20 @@ from ldpsql.domains.columns import family, plain
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import pinned
 from ldpsql.domains.product import Product, of_columns
-from ldpsql.engine.asking import Asked
 from ldpsql.engine.functions import names_withheld
-from ldpsql.engine.groups import check_single
 from ldpsql.errors import InvalidParameter, InvalidSpec
-from ldpsql.estimates.bootstrap import Simulation
-from ldpsql.estimates.independence import Columns
-from ldpsql.estimates.tables import Margin, MeanOf, Share
+from ldpsql.estimates.estimate import check_single
+from ldpsql.estimates.question import Asked
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, operator_of
 from ldpsql.inference.levels import Unperturbed
-from ldpsql.inference.mixed import Mixed, Repeated
-from ldpsql.inference.some_columns import SomeColumns
+from ldpsql.inference.mixed import Mixed
 from ldpsql.mechanisms.base import Mechanism, certify, certify_values
 from ldpsql.mechanisms.identity import SpecKey
 from ldpsql.mechanisms.parts import Parts, parts_of
 from ldpsql.mechanisms.region import Region
 from ldpsql.names import IBU, INV, KRR
 from ldpsql.registry.registry import Registry, registry
-from ldpsql.strings.hitters import HeavyHitters
 
 H = TypeVar("H", bound=Hashable)
 _COLUMNS = "columns"  # the parameter with the mechanisms of a row; elsewhere it is a number
@@ -74,18 +69,10 @@ class Handles(Generic[H]):
         return self._things[number]
 
 
-Plan: TypeAlias = tuple[Mechanism | Mixed | Repeated | SomeColumns, Estimator]  # what an estimate needs apart from the counts
 MECHANISMS: Handles[Mechanism] = Handles()
 SOURCES: Handles[Mechanism | Mixed] = Handles()
 ASKED: Handles[Asked] = Handles()
-MARGINS: Handles[tuple[Plan, Margin]] = Handles()
-PAIRS: Handles[tuple[Plan, Columns]] = Handles()
-NUMBERS: Handles[tuple[Plan, Share | MeanOf]] = Handles()
-PLANS: Handles[Plan] = Handles()
-TOPS: Handles[tuple[Plan, int]] = Handles()
 GRIDS: Handles[Region] = Handles()
-SIMULATIONS: Handles[tuple[Plan, Simulation]] = Handles()
-SEARCHES: Handles[tuple[Mechanism, HeavyHitters]] = Handles()
 _NUMBERS: ByteCache[tuple[Registry, bytes], int] = ByteCache(1 << 24, lambda key, _: len(key[1]))
 
 
@@ -141,19 +128,8 @@ def read_mechanism(spec: pa.Scalar) -> Mechanism:
 _LEVELS = "write MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, or {'a': ldp.krr(...), 'b': ldp.oue(...)}"
 
 
-def source_number(spec: pa.Scalar) -> int:
-    """Return the handle of a mechanism, or of those of levels: a MAP from level to mechanism, or a STRUCT of them by level.
-
-    Raises:
-        InvalidSpec, UnknownName, and what the mechanisms themselves refuse: if it cannot be read; see `read_mechanism`.
-
-    """
-    levels = isinstance(spec, pa.MapScalar) or (isinstance(spec, pa.StructScalar) and "mechanism" not in spec.type.names)
-    return SOURCES.number(read_levels(spec) if levels and spec.is_valid else MECHANISMS.thing(mechanism_number(spec)))
-
-
 def read_levels(by_level: pa.Scalar) -> Mixed:
-    """Read the mechanisms of levels; see `source_number`."""
+    """Read the mechanisms of levels; see `read_source`."""
     if isinstance(by_level, pa.MapScalar) and by_level.is_valid and len(by_level):
         levels, mechanisms = by_level.values.field(0), [read_level(spec) for spec in by_level.values.field(1)]
     elif isinstance(by_level, pa.StructScalar) and by_level.is_valid:

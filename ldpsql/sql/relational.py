@@ -119,7 +119,7 @@ def _query(certified: CertifiedValues, source: ReportTable, dialect: str) -> _Qu
     channel, reports, values = certified.channel, certified.reports, certified.values
     if isinstance(values, Product):
         raise InvalidParameter(
-            "rows of several columns have no relational SQL", "export each column with its own mechanism, or use ldp.crosstab"
+            "rows of several columns have no relational SQL", "export each column with its own mechanism, or use ldp.margin"
         )
     if len(values) > _MOST_VALUES:
         raise _too_large(f"{_MOST_VALUES:,} values")

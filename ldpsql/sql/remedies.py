@@ -23,7 +23,7 @@ _REMEDIES = {
     "group": "estimate the share of each value: {estimate}",
     "outcome": "estimate it for each value: "
     "SELECT {keys}unnest(ldp.outcome({column}, {m}, {raw}{options}), recursive := true) FROM {table}{grouped}",
-    "table": "estimate the table: FROM ldp.crosstab({table}, {{{column}: {column}, ...}}, ldp.row({{{column}: {m}, ...}}))",
+    "table": "estimate the table: FROM ldp.margin({table}, {{{column}: {column}, ...}}, ldp.row({{{column}: {m}, ...}}))",
     "filter": "estimate how many have the value: {estimate} WHERE value = ..., or ldp.range_share({column}, {m}, low, high)",
     "join": "join the estimates, by their column value: {estimate}",
     "distinct": "estimate which values occur: {estimate}",

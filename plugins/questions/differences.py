@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ldpsql.questions import FIELDS, Argument, Contrast, Domain, InvalidParameter, Question, hookimpl, number_of
+from ldpsql.questions import (
+    NULL,
+    TESTED,
+    Argument,
+    Contrast,
+    Domain,
+    InvalidParameter,
+    MeanOf,
+    Question,
+    Share,
+    hookimpl,
+    number_of,
+)
 
 
 @dataclass(frozen=True)
@@ -13,7 +25,7 @@ class Difference(Question):
 
     name = "difference"
     summary = "the difference of a share or a mean between two conditions, with its error, interval and p-value"
-    fields = (*FIELDS, "p_value")
+    fields = TESTED
     of: Argument
     given: Argument
     versus: Argument
@@ -27,7 +39,23 @@ class Difference(Question):
         return Contrast(*(number_of(values, self.of, where) for where in (self.given, self.versus)))
 
 
+@dataclass(frozen=True)
+class Comparison(Question):
+    """A share or a mean of some people, less the same of other people."""
+
+    name = "compare"
+    summary = "the difference of a share or a mean between the counts of two groups, with its error, interval and p-value"
+    fields = TESTED
+    two_groups = True
+    of: Argument = NULL
+    given: Argument = NULL
+
+    def about(self, values: Domain) -> Share | MeanOf:
+        """Return the share or the mean."""
+        return number_of(values, self.of, self.given)
+
+
 @hookimpl
 def ldpsql_questions() -> list[type[Question]]:
-    """Offer the difference."""
-    return [Difference]
+    """Offer the two."""
+    return [Difference, Comparison]

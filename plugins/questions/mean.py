@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ldpsql.questions import Domain, MeanOf, Question, QuestionOfColumn, Shown, hookimpl
+from ldpsql.questions import NUMBERS, RANGE, Domain, Kind, MeanOf, Question, QuestionOfColumn, hookimpl
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Mean(QuestionOfColumn):
 
     name = "mean"
     summary = "the mean of the values, with its error and interval"
-    shown = Shown.MEAN
+    fields = {**NUMBERS, **dict.fromkeys(RANGE, Kind.MEAN)}
 
     def about(self, values: Domain) -> MeanOf:
         """Return the mean, of all or where the condition holds."""

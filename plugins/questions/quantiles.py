@@ -7,19 +7,22 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ldpsql.questions import (
-    FIELDS,
+    NUMBERS,
+    RANGE,
     Argument,
     Domain,
     InvalidParameter,
+    Kind,
     Quantile,
     QuantileOf,
     Quantiles,
     QuantilesOf,
     Question,
     QuestionOfColumn,
-    Shown,
     hookimpl,
 )
+
+_VALUES = {**NUMBERS, **dict.fromkeys(RANGE, Kind.VALUE)}
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class OneQuantile(QuestionOfColumn):
 
     name = "quantile"
     summary = "the value below which a share q of all values lies, with its interval"
-    shown = Shown.VALUE
+    fields = _VALUES
     q: Argument
 
     def about(self, values: Domain) -> QuantileOf:
@@ -42,7 +45,7 @@ class Median(QuestionOfColumn):
 
     name = "median"
     summary = "the value below which half of all values lie, with its interval"
-    shown = Shown.VALUE
+    fields = _VALUES
 
     def about(self, values: Domain) -> QuantileOf:
         """Return the median, of all or where the condition holds."""
@@ -55,8 +58,7 @@ class SeveralQuantiles(QuestionOfColumn):
 
     name = "quantiles"
     summary = "several quantiles from one estimate, a row for each of the shares in the list qs"
-    shown = Shown.VALUE
-    fields = ("q", *FIELDS)
+    fields = {"q": Kind.NUMBER, **_VALUES}
     rows = True
     qs: Argument
 

@@ -1,10 +1,67 @@
-"""The share of some values, or of some cells of a table."""
+"""Shares: of every value, of the cells of a margin, and of some values or cells."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from ldpsql.questions import NULL, Argument, Domain, Question, Share, hookimpl, share_of
+import numpy as np
+
+from ldpsql.questions import (
+    NULL,
+    NUMBERS,
+    Argument,
+    Domain,
+    Estimates,
+    Kind,
+    Lines,
+    Margin,
+    Question,
+    Share,
+    hookimpl,
+    margin_of,
+    share_of,
+)
+
+
+@dataclass(frozen=True)
+class AllShares(Question):
+    """The share of every value."""
+
+    name = "estimate"
+    summary = "the share of every value, with its error and interval"
+    fields = {"value": Kind.VALUE, **NUMBERS}
+    rows = True
+
+    def about(self, values: Domain) -> Margin:  # noqa: ARG002  # of any values
+        """Return the table of all columns."""
+        return Margin(())
+
+    @classmethod
+    def measured(cls, functional: Margin, estimates: Estimates) -> Lines:
+        """Return the shares of every group, in the order of the values."""
+        measure = functional.measure(estimates)
+        numbers: dict[str, Any] = {name: getattr(measure, name) for name in NUMBERS}
+        return Lines.of_numbers({"value": np.arange(measure.estimate.shape[1]), **numbers})
+
+
+@dataclass(frozen=True)
+class SharesOfMargin(AllShares):
+    """The table of some of the columns, or of all; with ``given``, shares among the rows with the same values there."""
+
+    name = "margin"
+    summary = "the table of some of the columns; with given, of shares among the rows with the same values there"
+    typed_by = "columns"
+    columns: Argument = NULL
+    given: Argument = NULL
+
+    def about(self, values: Domain) -> Margin:
+        """Return the table of these columns."""
+        return margin_of(values, self.columns.as_py(), self.given.as_py())
+
+    def unit(self, values: Domain) -> Domain:
+        """Return the cells of the table."""
+        return self.about(values).cells(values)
 
 
 @dataclass(frozen=True)
@@ -25,5 +82,5 @@ class ShareOfValues(Question):
 
 @hookimpl
 def ldpsql_questions() -> list[type[Question]]:
-    """Offer the share."""
-    return [ShareOfValues]
+    """Offer the three."""
+    return [AllShares, SharesOfMargin, ShareOfValues]

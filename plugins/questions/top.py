@@ -1,0 +1,51 @@
+"""The most frequent values of a domain, however large it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ldpsql.questions import (
+    NUMBERS,
+    Argument,
+    Domain,
+    Estimates,
+    Kind,
+    Lines,
+    Question,
+    Source,
+    checked_count,
+    estimator_of_top,
+    hookimpl,
+    tops,
+)
+
+
+@dataclass(frozen=True)
+class Top(Question):
+    """The most frequent values, the most frequent first."""
+
+    name = "top"
+    summary = "the most frequent values, with intervals that hold together, and the best and the worst rank that each may have"
+    fields = {"rank": Kind.WHOLE, "value": Kind.VALUE, **NUMBERS, "best_rank": Kind.WHOLE, "worst_rank": Kind.WHOLE}
+    rows = True
+    most: Argument
+
+    def about(self, values: Domain) -> int:  # noqa: ARG002  # all have a top
+        """Return how many values are asked for."""
+        return checked_count(self.most.as_py())
+
+    @classmethod
+    def estimator(cls, source: Source) -> str:
+        """Return an inversion for many values, as the maximum of the likelihood makes frequent ones too rare."""
+        return estimator_of_top(source)
+
+    @classmethod
+    def measured(cls, functional: int, estimates: Estimates) -> Lines:
+        """Return the most frequent values of every group."""
+        return Lines.of_numbers(tops(estimates, functional))
+
+
+@hookimpl
+def ldpsql_questions() -> list[type[Question]]:
+    """Offer the top."""
+    return [Top]
