@@ -28,7 +28,7 @@ from tests.laws.subjects import SMALL
 MECHANISMS = "`ldp.NAME(...)` makes a mechanism; in Python and on the command line it is the text `NAME(...)`."
 ESTIMATORS = (
     "`ldp.NAME(report, m, ...)` estimates from a column of reports or of their counts, and "
-    "`FROM ldp.NAME(reports, report, m, ...)` from a column of a table, a view, a file or a frame."
+    "`FROM ldp.estimate(reports, report, m, estimator := 'NAME')` from a column of a table, a view, a file or a frame."
 )
 FUNCTIONS = (
     "[Mechanisms](mechanisms.md) and [estimators](estimators.md) have pages of their own. Many functions share arguments:"

@@ -201,7 +201,9 @@ def test_the_form_of_the_page_reports_to_its_server_and_duckdb_estimates_what_it
     with ldpsql.connect() as con:
         reports = [report for (report,) in con.execute("SELECT report FROM 'reports.ndjson'").fetchall()]
         assert reports[::2] == reports[1::2]  # kept by the browser, not drawn a second time
-        estimates = con.execute("FROM ldp.inv('reports.ndjson', report, $1)", [str(names["MECHANISM"])]).fetchall()
+        estimates = con.execute(
+            "FROM ldp.estimate('reports.ndjson', report, $1, estimator := 'inv')", [str(names["MECHANISM"])]
+        ).fetchall()
     assert len(reports) == 2 * PEOPLE
     shares = {value: (share, error * 2**0.5) for value, share, error, *_ in estimates}  # each report is there twice
     assert abs(shares["bus"][0] - 0.7) < 6 * shares["bus"][1]

@@ -210,8 +210,8 @@ def test_rows_without_report_and_equal_reports_are_not_refused(
     con.execute("INSERT INTO reports SELECT NULL, true FROM range(200)")
     assert len(con.sql("FROM ldp.estimate('reports', y, wide())").fetchall()) == 200
     con.execute("INSERT INTO reports SELECT y, false FROM reports")
-    assert len(con.sql("FROM ldp.inv('reports', y, wide(), keep := kept)").fetchall()) == 200
-    assert len(con.sql("FROM ldp.inv('alike', y, sure())").fetchall()) == 200
+    assert len(con.sql("FROM ldp.estimate('reports', y, wide(), estimator := 'inv', keep := kept)").fetchall()) == 200
+    assert len(con.sql("FROM ldp.estimate('alike', y, sure(), estimator := 'inv')").fetchall()) == 200
 
 
 @pytest.mark.parametrize("estimator", ["em_mr", "corrected_em"])

@@ -452,11 +452,11 @@ def test_every_estimator_reads_a_table_after_from(con: DuckDBPyConnection, tmp_p
     for name in ESTIMATORS:
         expected = con.execute(f"SELECT unnest(ldp.{name}(x, m()), recursive := true), 300 FROM r").fetchall()
         for source in ("r", f"'{file}'", "frame"):
-            assert con.execute(f"FROM ldp.{name}({source}, x, m())").fetchall() == expected, name
+            assert con.execute(f"FROM ldp.estimate({source}, x, m(), estimator := '{name}')").fetchall() == expected, name
     some = con.execute("SELECT unnest(ldp.ibu(x, m()), recursive := true), 150 FROM r WHERE n = 1").fetchall()
-    assert con.execute("FROM ldp.ibu(r, x, m(), keep := n = 1)").fetchall() == some
+    assert con.execute("FROM ldp.estimate(r, x, m(), keep := n = 1)").fetchall() == some
     assert len(con.execute("FROM ldp.top(r, x, m(), 2)").fetchall()) == 2
-    assert con.execute("FROM ldp.ibu(r, x, m(), keep := false)").fetchall() == []
+    assert con.execute("FROM ldp.estimate(r, x, m(), keep := false)").fetchall() == []
 
 
 @pytest.mark.parametrize(

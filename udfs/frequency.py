@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from ldpsql.functions import (
     MECHANISMS,
+    SOURCES,
     Column,
     GroupedCounts,
     Handles,
     Lists,
     Macros,
+    Mixed,
     Scalar,
     Takes,
     TextLists,
@@ -104,7 +106,7 @@ def agreed(places: _Places, columns: Texts, handles: Handles) -> pa.Array:
     for row_type in filter(None, plain(columns).unique().to_pylist()):
         name = _FIELD.match(row_type)
         if name is not None:
-            for column, mechanism in _drawn_as(_unquoted(*name.groups()), MECHANISMS.thing(handles[0].as_py())):
+            for column, mechanism in _drawn_as(_unquoted(*name.groups()), SOURCES.thing(handles[0].as_py())):
                 _compare(places[0].as_py(), column, mechanism)
     return pa.array([True] * len(columns))
 
@@ -113,8 +115,13 @@ def _unquoted(plain_name: str | None, quoted_name: str | None) -> str:
     return plain_name or (quoted_name or "").replace('""', '"')
 
 
-def _drawn_as(name: str, mechanism: Mechanism) -> Iterator[tuple[str, Mechanism]]:
-    """Yield the columns of reports in an expression, and the mechanism of each; a struct of columns has that of a row."""
+def _drawn_as(name: str, mechanism: Mechanism | Mixed) -> Iterator[tuple[str, Mechanism]]:
+    """Yield the columns of reports in an expression, and the mechanism of each; a struct of columns has that of a row.
+
+    Reports with their levels are an expression, of which no column has a mechanism.
+    """
+    if not isinstance(mechanism, Mechanism):
+        return
     parts = dict(columns_of(mechanism))
     if not parts or not _COLUMNS.fullmatch(name):
         yield name, mechanism
@@ -133,8 +140,8 @@ def _compare(place: dict[str, Any], column: str, mechanism: Mechanism) -> None:
 @guarded
 def many_reports(handles: Handles, reports: Wholes) -> pa.Array:
     """Return whether there are certainly more reports than can be read."""
-    rows = zip(plain(handles).to_pylist(), plain(reports).to_pylist(), strict=True)
-    return pa.array([too_many_reports(MECHANISMS.thing(handle), number) for handle, number in rows], pa.bool_())
+    rows = zip(map(SOURCES.thing, plain(handles).to_pylist()), plain(reports).to_pylist(), strict=True)
+    return pa.array([isinstance(source, Mechanism) and too_many_reports(source, number) for source, number in rows], pa.bool_())
 
 
 @guarded
@@ -145,8 +152,9 @@ def few_reports(handles: Handles, reports: Wholes) -> pa.Array:
         InvalidParameter: if there are certainly more reports than can be read.
 
     """
-    for handle, number in zip(plain(handles).to_pylist(), plain(reports).to_pylist(), strict=True):
-        check_reports(MECHANISMS.thing(handle), number)
+    for source, number in zip(map(SOURCES.thing, plain(handles).to_pylist()), plain(reports).to_pylist(), strict=True):
+        if isinstance(source, Mechanism):
+            check_reports(source, number)
     return pa.array([True] * len(handles))
 
 

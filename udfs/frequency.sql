@@ -24,15 +24,15 @@ CREATE OR REPLACE MACRO ldp._agreed(reports, report_name, m) AS __ldp_agreed((
     }) FILTER (WHERE table_name IS NOT NULL)}
     FROM repeat(reports, 1) AS named(name) LEFT JOIN duckdb_columns() AS c
     ON (contains(comment, 'ldpsql:') OR database_name = 'temp') AND contains(lower(name), lower(table_name))
-), report_name, __ldp_mechanism(m));
+), report_name, __ldp_source(m, NULL));
 -- The type of a row of the reports, which holds the name of the column. typeof() evaluates nothing: it does not draw.
 CREATE OR REPLACE MACRO ldp._name(report) AS typeof((SELECT one FROM (SELECT report) AS one));
 -- True, or an error if there are more reports than can be read; before they are counted, as far as that is certain. Rows are counted
 -- first, and the reports among them only if the rows are too many. Nothing is read if reports are counted in little memory.
 CREATE OR REPLACE MACRO ldp._few(reports, report, keep, m) AS (
-    SELECT __ldp_few(__ldp_mechanism(m), count(report) FILTER (WHERE ldp._kept(keep))) FROM (
-        SELECT 1 WHERE __ldp_many(__ldp_mechanism(m), (
-            SELECT count(*) FROM (SELECT 1 WHERE __ldp_many(__ldp_mechanism(m), 1::BIGINT << 34)), query_table(__ldp_place(reports))
+    SELECT __ldp_few(__ldp_source(m, NULL), count(report) FILTER (WHERE ldp._kept(keep))) FROM (
+        SELECT 1 WHERE __ldp_many(__ldp_source(m, NULL), (
+            SELECT count(*) FROM (SELECT 1 WHERE __ldp_many(__ldp_source(m, NULL), 1::BIGINT << 34)), query_table(__ldp_place(reports))
         ))
     ), query_table(__ldp_place(reports))
 );

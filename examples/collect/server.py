@@ -67,7 +67,7 @@ def accepted(sent: bytes) -> str | None:
 def estimate() -> None:
     """Write the estimated shares of the reports that were collected."""
     with ldpsql.connect() as con:
-        con.sql(f"FROM ldp.ibu('{REPORTS}', report, '{str(MECHANISM).replace(chr(39), chr(39) * 2)}')").show()
+        con.sql(f"FROM ldp.estimate('{REPORTS}', report, '{str(MECHANISM).replace(chr(39), chr(39) * 2)}')").show()
 
 
 if __name__ == "__main__":

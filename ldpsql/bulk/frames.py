@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from inspect import signature
 from typing import Any, overload
@@ -29,6 +29,7 @@ from ldpsql.domains.arrays import (
     type_of_column,
 )
 from ldpsql.domains.columns import plain, with_nulls
+from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import arrow_fields, struct_text
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import InvalidParameter, NoReports
@@ -42,9 +43,10 @@ from ldpsql.estimates.fitting import estimator_of_top
 from ldpsql.estimates.questions import Candidate, Estimators, answers_to
 from ldpsql.estimates.rappor_files import Rows, collection_shares
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counting import column_likelihood, counted_likelihood
+from ldpsql.inference.counting import ReportSource, column_likelihood, counted_likelihood
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.mixed import Mixed, of_lists
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.foreign import Format, read_foreign
 from ldpsql.mechanisms.key_value import KeyValueMechanism
@@ -71,7 +73,9 @@ def estimate(
 
 @overload
 def estimate(
-    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str | None = None
+    reports: Column | Counts,
+    mechanism: Mechanism | str | Mapping[Any, Mechanism | str] | None = None,
+    estimator: Estimator | str | None = None,
 ) -> Estimate: ...
 
 
@@ -83,7 +87,8 @@ def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
         estimate(frame, column, mechanism, estimator=None)      a Polars or pandas frame, an Arrow table or stream, a relation
         estimate(Path(...), column, mechanism, estimator=None)  a Parquet, CSV, JSON or Arrow file, or a folder of Parquet files
 
-    For the mechanism of a row, ``column`` may also be the list of its columns.
+    For the mechanism of a row, ``column`` may also be the list of its columns. Each report may be a list of all reports of a
+    person. A mapping from levels to mechanisms is for a column of structs with the fields ``level`` and ``report``.
 
     A frame is counted by its own engine, and a stream batch by batch, so neither has to fit into memory. A table of DuckDB, an
     Arrow table, a stream, a file and counts may name the mechanism that drew their reports. Then ``mechanism`` may be left out.
@@ -172,18 +177,24 @@ def _struct(batch: pa.RecordBatch | pa.Table, columns: list[str]) -> pa.Array:
 @one_thread
 def _of_reports(
     reports: Column | Counts,
-    mechanism: Mechanism | str | None = None,
+    mechanism: Mechanism | str | Mapping[Any, Mechanism | str] | None = None,
     estimator: Estimator | str | None = None,
     *,
     recorded: bool = False,
 ) -> Estimate:
-    drawn_by = _mechanism(reports, mechanism)
+    kind = reports.reports.type if isinstance(reports, Counts) else column_of(reports).type
+    drawn_by = of_lists(_levels(mechanism) if isinstance(mechanism, Mapping) else _mechanism(reports, mechanism), kind)
     if isinstance(drawn_by, KeyValueMechanism):
         raise InvalidParameter("these are reports of sets of pairs", "use ldpsql.key_value")
     estimates = estimate_likelihood(drawn_by, _likelihood(reports, drawn_by), registry().estimator(estimator or IBU))
     if estimator is None and estimator_of_top(drawn_by) == INV:
         estimates = replace(estimates, for_top=registry().estimator(INV))
     return replace(estimates, recorded=recorded or bool(_fingerprints(reports)))[0]
+
+
+def _levels(mechanisms: Mapping[Any, Mechanism | str]) -> Mixed:
+    """Return the mechanisms of levels."""
+    return Mixed(Domain(pa.array(list(mechanisms))), tuple(map(registry().mechanism, mechanisms.values())))
 
 
 def _fingerprints(reports: Column | Counts) -> Fingerprints:
@@ -253,7 +264,7 @@ def heavy_hitters(reports: Column | Counts, mechanism: Mechanism | str, top: int
     return pl.DataFrame([asdict(hitter) for hitter in hitters], schema=pl.Schema(pa.schema(arrow_fields(HeavyHitter))))
 
 
-def _likelihood(reports: Column | Counts, mechanism: Mechanism) -> Likelihood:
+def _likelihood(reports: Column | Counts, mechanism: Mechanism | ReportSource) -> Likelihood:
     if isinstance(reports, Counts):
         return counted_likelihood(reports.one_group(), mechanism)
     return column_likelihood(column_of(reports), mechanism)

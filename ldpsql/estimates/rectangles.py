@@ -22,6 +22,7 @@ from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.linear import linear
 from ldpsql.estimates.measures import FIELDS, Functional, Measure, cut_to, normalised
 from ldpsql.estimates.scale import scale_of
+from ldpsql.estimates.spans import widened
 from ldpsql.inference.counting import ReportSource
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
@@ -107,8 +108,7 @@ class RectangleShares(Functional):
         if np.array_equal(certain, possible):
             return share
         least, most = (_shares(estimates, sets, sets.min(axis=0), sets.max(axis=0)) for sets in (certain, possible))
-        error = np.maximum(share.std_error, np.maximum(least.std_error, most.std_error))
-        return Measure(share.estimate, error, np.minimum(least.low, share.low), np.maximum(most.high, share.high))
+        return widened(share, least, most)
 
     def _covered(self, rectangle: Rectangle) -> Floats:
         """Return the part of each cell that lies in a rectangle."""

@@ -48,7 +48,7 @@ class RangeShares(Functional):
         if spans.exact:
             return share
         least, most = (_shares(estimates, one) for one in (spans.certain, spans.possible))
-        return _widened(share, least, most)
+        return widened(share, least, most)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class RangeShare(Functional):
         share = _share(estimates, certain | possible & within(scale_of(values), self.low, self.high))
         if (certain == possible).all():
             return share
-        return _widened(share, *(_share(estimates, inside) for inside in (certain, possible)))
+        return widened(share, *(_share(estimates, inside) for inside in (certain, possible)))
 
 
 def _share(estimates: Estimates, inside: NDArray[np.bool_]) -> Measure:
@@ -106,10 +106,9 @@ def _running(estimates: Estimates) -> Floats:
     return np.pad(normalised(estimates.fit.theta).cumsum(axis=1), ((0, 0), (1, 0)))
 
 
-def _widened(share: Measure, least: Measure, most: Measure) -> Measure:
-    """Return the share; its interval holds the share of the values surely in the range, and of those possibly in it."""
-    error = np.maximum(share.std_error, np.maximum(least.std_error, most.std_error))
-    return Measure(share.estimate, error, np.minimum(least.low, share.low), np.maximum(most.high, share.high))
+def widened(share: Measure, least: Measure, most: Measure) -> Measure:
+    """Return a share with its own error; its interval holds the share of what is surely inside, and of what is possibly."""
+    return replace(share, low=np.minimum(least.low, share.low), high=np.maximum(most.high, share.high))
 
 
 @dataclass(frozen=True)

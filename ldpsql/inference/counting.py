@@ -93,7 +93,7 @@ class ReportSource(Described, Protocol):
         """Return which reports can occur; see `possible`."""
 
 
-def column_likelihood(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism) -> Likelihood:
+def column_likelihood(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism | ReportSource) -> Likelihood:
     """Return the likelihood of a column of reports; NULL reports are left out.
 
     Raises:
@@ -103,7 +103,7 @@ def column_likelihood(column: pa.Array | pa.ChunkedArray, mechanism: Mechanism) 
     return counted_likelihood(GroupedCounts.of_column(column), mechanism)
 
 
-def counted_likelihood(counts: GroupedCounts, mechanism: Mechanism) -> Likelihood:
+def counted_likelihood(counts: GroupedCounts, mechanism: Mechanism | ReportSource) -> Likelihood:
     """Return the likelihood of the counts of one group.
 
     Raises:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
 
-from ldpsql.functions import GroupedCounts, Mixed, estimated, registry, sql_literal
-from ldpsql.mechanisms import Domain, Mechanism
+import ldpsql
+from ldpsql.functions import registry, sql_literal
+from ldpsql.mechanisms import Mechanism
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "quantile": {"q": 0.3},
@@ -69,10 +69,11 @@ def in_sql(con: DuckDBPyConnection, question: str, reports: str, m: str, argumen
     return flat(answer)
 
 
-def python(source: Mechanism | Mixed, column: pa.Array, question: str, arguments: dict[str, Any]) -> list[float]:
+def python(source: Any, reports: Any, question: str, arguments: dict[str, Any]) -> list[float]:
     """Return the answer of Python; SQL shows an infinite error, and its interval that holds everything, as NULL."""
-    _, estimates = next(estimated(source, GroupedCounts.of_column(column), registry().estimator("ibu")))
-    answer = estimates[0].ask(question, **{name: value for name, value in arguments.items() if name != "estimator"})
+    answer = ldpsql.estimate(reports, source).ask(
+        question, **{name: one for name, one in arguments.items() if name != "estimator"}
+    )
     return shown(answer)
 
 
@@ -101,8 +102,8 @@ def test_every_question_has_one_answer(drawn: DuckDBPyConnection, question: str,
         pytest.skip("it has no condition")
     arguments = GIVEN[given] | ARGUMENTS.get(question, {})
     m = registry().mechanism(MECHANISMS[request.node.callspec.params["drawn"]])
-    levels = Mixed(Domain(pa.array(["a", "b"])), (m, m))
-    sources: dict[str, tuple[Mechanism | Mixed, str]] = {
+    levels = {"a": m, "b": m}
+    sources: dict[str, tuple[Mechanism | dict[str, Mechanism], str]] = {
         "x": (m, "m()"),
         "xs": (m, "m()"),
         "{level: level, report: x}": (levels, "levels()"),

@@ -197,10 +197,8 @@ def test_reports_that_only_this_statement_or_transaction_sees_need_no_mechanism(
         con.execute("CREATE TEMP TABLE drawn AS FROM reports; USE memory; BEGIN; CREATE TABLE uncommitted AS FROM w.reports")
         for statement in (
             "FROM ldp.estimate(drawn, city)",
-            "FROM ldp.ibu(drawn, city)",
             "FROM ldp.estimate(uncommitted, city)",
             "WITH chosen AS (FROM w.reports) FROM ldp.estimate(chosen, city)",
-            "WITH chosen AS (FROM w.reports) FROM ldp.ibu(chosen, city)",
         ):
             assert con.execute(statement).fetchall() == expected, statement
         grouped = con.execute("WITH chosen AS (FROM w.joined) FROM ldp.estimate_by(chosen, city, n)").fetchall()
