@@ -188,7 +188,7 @@ def test_sql_reads_the_mechanism_from_files(reports: DuckDBPyConnection, tmp_pat
     [
         "estimate(reports, city, {})",
         "estimate_by(reports, city, region, {})",
-        "inv(reports, city, {})",
+        "estimate(reports, city, {}, estimator := 'inv')",
         "top(reports, city, {}, 2)",
         "margin(reports, city, {})",
         "margin(reports, {{a: city, b: region}}, ldp.row({{a: {}, b: region()}}))",

@@ -11,7 +11,20 @@ from typing import Any
 from ldpsql.engine.functions import CATALOG_NUMBER, Macros, struct_text
 from ldpsql.estimates.question import REQUIRED, Fields, Kind, Question
 from ldpsql.mechanisms.spec import sql_literal
-from ldpsql.names import AGREED, COLUMN_NAME, COUNTED_BY, FEW, LISTED_BY, RECORD_OF, TABLE_PLACE, WRITTEN_CALL
+from ldpsql.names import (
+    AGREED,
+    ANSWER_TYPE,
+    ASK,
+    COLUMN_NAME,
+    COMPARED,
+    COUNTED_BY,
+    FEW,
+    LISTED_BY,
+    RECORD_OF,
+    STRUCT,
+    TABLE_PLACE,
+    WRITTEN_CALL,
+)
 from ldpsql.quoting import quoted, text_literal
 
 _LOCAL = '"ldp counts"'  # no column of a user has this name
@@ -45,7 +58,7 @@ def aggregate(
     if question.two_groups:
         each = (_asked(question, options, "").format(record=f"typeof({side})") for side in ("counts", "others"))
         over = {"counts": None, "others": None, "m": "false"} | optional | dict(options)
-        compared = "__ldp_compared(counts, {}, others, {})".format(*each)
+        compared = f"{COMPARED}(counts, {next(each)}, others, {next(each)})"
         return Macros("\n".join([_macro(name, over, compared), _comment(name, question.summary)]))
     counted = f"{LISTED_BY if question.lists else COUNTED_BY}(report, keep, false)"
     of_reports = answer.format(counts=counted, record=f"{RECORD_OF}(report, report)")
@@ -67,7 +80,7 @@ def _asked(question: type[Question], options: Mapping[str, str], estimator: str)
     """Return the SQL of the handle of a question, with a place for the type of the reports or of their counts."""
     chosen, arguments = ([one for one in names if one != "estimator"] for names in (options, question.parameters()))
     estimator = estimator or ("estimator" if "estimator" in options else "NULL")
-    return f"__ldp_ask('{question.name}', m, {{record}}, {estimator}, {_struct(chosen)}, {_struct(arguments)})"
+    return f"{ASK}('{question.name}', m, {{record}}, {estimator}, {_struct(chosen)}, {_struct(arguments)})"
 
 
 def _answer(question: type[Question], options: Mapping[str, str], estimator: str) -> str:
@@ -77,7 +90,7 @@ def _answer(question: type[Question], options: Mapping[str, str], estimator: str
         return answer
     by = f"[{quoted(question.typed_by)}][1]" if question.typed_by else "NULL"
     # || keeps CREATE MACRO from binding what does not exist yet, as the subscripts do.
-    kind = f"'' || __ldp_answer_type('{question.name}', typeof([ldp._struct(m)][1]), {by}, {{record}})"
+    kind = f"'' || {ANSWER_TYPE}('{question.name}', typeof([{STRUCT}(m)][1]), {by}, {{record}})"
     return f"cast_to_type({answer}, from_json('null', {kind}))"
 
 
