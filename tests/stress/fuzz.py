@@ -306,6 +306,8 @@ class Findings:
     def add(self, result: Result) -> None:
         """Count a result, and print what it found unless that is known."""
         self.counts[f"{result.kind} {result.outcome}"] += 1
+        if (made := self.counts.total()) % 1000 == 0:
+            print(f"{made:,} calls", flush=True)
         self.slowest = max(self.slowest, (result.seconds, result.case))
         fault = result.fault or (f"it takes {result.seconds:.0f} seconds" if result.seconds > CPU_SECONDS else "")
         called = re.search(r'(__ldp_|ldp\.)"?\w+', result.case)
