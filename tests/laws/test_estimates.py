@@ -11,7 +11,7 @@ import ldpsql
 from ldpsql import Counts, Estimate, merge
 from ldpsql.errors import IllConditioned, InvalidDomain, NotApplicable
 from ldpsql.functions import registry
-from ldpsql.testing import enumerated
+from ldpsql.testing import DenseOperator, enumerated
 from tests.laws.subjects import ESTIMATORS, LISTED, mechanism, of_pairs, reports, truth
 
 MANY = 1e12
@@ -174,3 +174,26 @@ def test_groups_that_are_alike_have_at_least_the_error_of_what_they_share(errors
     assert (error >= 0.95 * pooled.std_error).all()
     assert (width >= 0.95 * (pooled.high - pooled.low)).all()
     assert errors == "own" or width == pytest.approx(2 * norm.isf((1 - confidence) / 2) * error, rel=0.1)
+
+
+MISSING = "row with missing columns"
+
+
+@pytest.mark.parametrize("name", [*VALUES, MISSING])
+def test_what_is_computed_without_the_table_of_the_channel_is_what_the_table_gives(name: str) -> None:
+    one = mechanism("row" if name == MISSING else name)
+    values = ldpsql.certify(one).values.listed.values
+    drawn = ldpsql.perturb(values.take(pa.array(np.arange(60) % len(values))), one)
+    if name == MISSING:
+        drawn = pa.array([row if at % 3 else row | {"adult": None} for at, row in enumerate(drawn.to_pylist())], drawn.type)
+    op = ldpsql.estimate(drawn, one, "uniform(misfit='allow')").likelihood.operator
+    dense, few = DenseOperator(op.matrix()), np.array([0, op.inputs - 1])
+    theta = np.stack([truth(op.inputs), truth(op.inputs)[::-1]])
+    w = 1.5 + np.cos(np.arange(2.0 * op.outputs)).reshape(2, -1)
+    assert op.forward(theta) == pytest.approx(dense.forward(theta), rel=1e-9)
+    assert op.adjoint(w) == pytest.approx(dense.adjoint(w), rel=1e-9)
+    for among in (slice(None), few):
+        assert op.curvature(w[0], among) == pytest.approx(dense.curvature(w[0], among), rel=1e-6)
+        assert op.rows(among) == pytest.approx(dense.rows(among), rel=1e-9)
+    some = np.array([op.outputs - 1, 0])
+    assert op.of_reports(some) == pytest.approx(dense.of_reports(some), rel=1e-9)
