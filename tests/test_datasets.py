@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -389,16 +390,25 @@ def test_user_ids_that_are_kept_are_charged_and_compared_too(con: DuckDBPyConnec
         perturb_table(con, "visits", "three", COLUMNS, keep=["who"], charge=Charge(ledger, "visits", user="who"))
 
 
-def test_a_run_is_not_resumed_for_other_people(con: DuckDBPyConnection, users: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def killed_before(step: str) -> Iterator[None]:
+    """Let a run end before it publishes files, tidies up or writes its table; its charge stays, as that of a killed process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Drawing if step == "into_table" else Staging, step, killed)
+        patch.setattr(Ledger, "give_back", killed)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
+def test_a_run_is_not_resumed_for_other_people(con: DuckDBPyConnection, users: Ledger) -> None:
     charge = Charge(users, "people", user="id")
 
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Staging, "publish", killed)
-        with pytest.raises(KeyboardInterrupt):
-            perturb_copy(con, "people", "out", COLUMNS, charge=charge)
+    with killed_before("publish"):
+        perturb_copy(con, "people", "out", COLUMNS, charge=charge)
     con.execute("UPDATE people SET id = id + 1000")
     with pytest.raises(ldpsql.LdpError, match="other inputs"):
         perturb_copy(con, "people", "out", COLUMNS, charge=charge, resume=True)
@@ -449,10 +459,6 @@ def test_a_digest_adds_up_and_knows_everybody_and_how_often() -> None:
 # --- resuming ---
 
 
-def killed(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize(
     "later", ["SELECT 1", "ALTER TABLE reports RENAME TO elsewhere", "COMMENT ON COLUMN reports.city IS 'x'"]
 )
@@ -493,15 +499,12 @@ def test_a_part_killed_before_the_ledger_knew_is_not_appended_twice(
 
 @pytest.mark.parametrize("verb", ["append", "replace"])
 def test_a_killed_run_into_a_table_that_is_there_is_not_charged_a_second_time(
-    con: DuckDBPyConnection, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, verb: str
+    con: DuckDBPyConnection, ledger: Ledger, verb: str
 ) -> None:
     con.execute("CREATE TABLE reports (city VARCHAR)")
     options: dict[str, Any] = {verb: True, "charge": Charge(ledger, "people")}
-    with monkeypatch.context() as patch:
-        patch.setattr(Drawing, "into_table", killed)
-        patch.setattr(Ledger, "give_back", killed)  # nor does a process that is killed
-        with pytest.raises(KeyboardInterrupt):
-            perturb_table(con, "people", "reports", COLUMNS, **options)
+    with killed_before("into_table"):
+        perturb_table(con, "people", "reports", COLUMNS, **options)
     perturb_table(con, "people", "reports", COLUMNS, resume=True, **options)
     assert con.execute("SELECT count(*) FROM reports").fetchall() == [(100,)]
     assert [row["state"] for row in ledger.history()] == ["published"]
@@ -519,11 +522,8 @@ def test_of_two_runs_that_take_up_one_charge_one_writes_reports(
         perturb_table(con.cursor(), "people", "reports", COLUMNS, **options)
         draw(drawing, *rest)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Drawing, "into_table", killed)
-        patch.setattr(Ledger, "give_back", killed)  # nor does a process that is killed
-        with pytest.raises(KeyboardInterrupt):
-            perturb_table(con, "people", "reports", COLUMNS, **options)
+    with killed_before("into_table"):
+        perturb_table(con, "people", "reports", COLUMNS, **options)
     monkeypatch.setattr(Drawing, "into_table", later)
     with pytest.raises(UnfinishedRun, match="another run"):
         perturb_table(con, "people", "reports", COLUMNS, **options)
@@ -618,13 +618,11 @@ def test_a_file_that_was_moved_after_a_kill_is_not_drawn_again_without_a_charge(
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("out", ["out.parquet", "out"])
 def test_a_run_killed_while_it_tidies_up_is_not_drawn_again(
-    con: DuckDBPyConnection, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, out: str, *, replace: bool
+    con: DuckDBPyConnection, ledger: Ledger, out: str, *, replace: bool
 ) -> None:
     options: dict[str, Any] = {"columns": COLUMNS, "charge": Charge(ledger, "people"), "keep": ["id"]}
-    with monkeypatch.context() as patch:
-        patch.setattr(Staging, "remove", killed)
-        with pytest.raises(KeyboardInterrupt):
-            perturb_copy(con, "people", out, replace=replace, **options)
+    with killed_before("remove"):
+        perturb_copy(con, "people", out, replace=replace, **options)
     staged = Path(f".{out}.ldpsql")
     for made in [*staged.glob("part-*"), *staged.glob("drawn-*"), *staged.glob("whole")]:
         shutil.rmtree(made)
@@ -636,14 +634,12 @@ def test_a_run_killed_while_it_tidies_up_is_not_drawn_again(
 
 
 def test_a_run_is_not_resumed_by_a_ledger_or_a_connection_that_does_not_know_it(
-    con: DuckDBPyConnection, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    con: DuckDBPyConnection, ledger: Ledger, tmp_path: Path
 ) -> None:
     other = Ledger.open(tmp_path / "other.ledger", Policy(epsilon_budget=2))
     for out, charge in (("one", Charge(ledger, "people")), ("two", None)):
-        with monkeypatch.context() as patch:
-            patch.setattr(Staging, "publish", killed)
-            with pytest.raises(KeyboardInterrupt):
-                perturb_copy(con, "people", out, COLUMNS, charge=charge)
+        with killed_before("publish"):
+            perturb_copy(con, "people", out, COLUMNS, charge=charge)
     with pytest.raises(UnknownRelease):
         perturb_copy(con, "people", "one", COLUMNS, charge=Charge(other, "people"), resume=True)
     ldpsql.attach(con, ledger=ledger)

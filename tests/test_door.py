@@ -6,7 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from threading import Thread
@@ -98,26 +98,32 @@ def test_numbers_outside_of_the_domain_are_left_to_python() -> None:
         assert draw(strange, (5, 5), values, seeds.words(8), np.empty(4, np.int64)) == OUTSIDE
 
 
+@pytest.fixture
+def in_c_alone(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Take away what draws in Python."""
+    return lambda: monkeypatch.setattr(door, "FUNCTIONS", {})
+
+
 @pytest.mark.parametrize("kind", WIDTHS)
 def test_whole_numbers_of_every_width_are_drawn_in_c(
-    con: DuckDBPyConnection, kind: str, monkeypatch: pytest.MonkeyPatch
+    con: DuckDBPyConnection, kind: str, in_c_alone: Callable[[], None]
 ) -> None:
     con.execute(f"CREATE TABLE t AS SELECT (i % 100)::{kind} AS x FROM range(10_000) r(i)")
     perturb = f"SELECT count(*) FILTER (WHERE x = ldp.perturb(x, ldp.krr({NEARLY_ALWAYS}, range(100)::{kind}[]))) FROM t"
     assert con.execute(perturb).fetchall() == [(10_000,)]  # the first call describes the mechanism
-    monkeypatch.setattr(door, "FUNCTIONS", {})
+    in_c_alone()
     assert con.execute(perturb).fetchall() == [(10_000,)]
 
 
 TEXTS = ["", "a", "twelve bytes", "thirteen byte", "more than sixteen octets", "Ærøskøbing", "Ærøskøbing by the sea", "a\0b"]
 
 
-def test_texts_of_every_length_are_drawn_in_c(con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_of_every_length_are_drawn_in_c(con: DuckDBPyConnection, in_c_alone: Callable[[], None]) -> None:
     con.execute("CREATE TABLE t AS SELECT unnest($texts) AS x, i FROM range(1000) r(i)", {"texts": TEXTS})
     con.execute("SET VARIABLE texts = (SELECT list(DISTINCT x ORDER BY x) FROM t)")
     perturb = f"SELECT count(*) FILTER (WHERE x = ldp.perturb(x, ldp.krr({NEARLY_ALWAYS}, getvariable('texts')))) FROM t"
     assert con.execute(perturb).fetchall() == [(1000 * len(TEXTS),)]
-    monkeypatch.setattr(door, "FUNCTIONS", {})
+    in_c_alone()
     assert con.execute(perturb).fetchall() == [(1000 * len(TEXTS),)]
 
 

@@ -15,7 +15,6 @@ from ldpsql import Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, Status
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
 from ldpsql.estimators import Floats, simplex_projection
 from ldpsql.functions import GroupedCounts, aligned, registry
-from ldpsql.inference.solver.uniqueness import identified, unique
 from ldpsql.testing import DenseOperator, check_estimator, estimate_counts, operator_of
 from tests import seeds
 
@@ -102,17 +101,6 @@ def test_a_column_that_no_value_reports_and_a_report_nobody_sent_do_no_harm() ->
     assert ibu.fit(likelihood).theta == pytest.approx(np.array([[1 / 3, 2 / 3]]), abs=1e-6)
     only_one = Likelihood(DenseOperator(table), np.array([[1.0, 0.0, 0.0]]))
     assert ibu.fit(only_one).theta == pytest.approx(np.array([[1.0, 0.0]]), abs=1e-6)
-
-
-def test_identical_values_are_reported_as_not_unique() -> None:
-    table = np.array([[0.6, 0.4], [0.6, 0.4], [0.1, 0.9]])
-    likelihood = Likelihood(DenseOperator(table), np.array([[50.0, 50.0]]))
-    theta = registry().estimator("ibu").fit(likelihood).theta
-    assert not unique(likelihood, theta)
-    low, high = identified(likelihood, theta)
-    assert low[:2] == pytest.approx([0, 0], abs=1e-6)
-    assert high[:2] == pytest.approx([0.8, 0.8], abs=1e-6)
-    assert (low[2], high[2]) == pytest.approx((0.2, 0.2), abs=1e-6)
 
 
 def test_steps_of_ibu_raise_the_likelihood_and_stop_where_asked() -> None:

@@ -304,7 +304,7 @@ IN_TURN = [
     (name, verb)
     for i, name in enumerate(registry().mechanisms)
     for j, verb in enumerate([*VERBS, *STATEMENTS])
-    if name in EACH or (i + j) % 6 == 0  # the others share the verbs
+    if name in EACH or (i + j) % 12 == 0  # the others share the verbs
 ]
 
 

@@ -19,6 +19,7 @@ from ldpsql.estimates.estimate import estimate_likelihood
 from ldpsql.functions import Estimates, Functional, Mean, Quantile, RangeShare, Variance, registry
 from ldpsql.inference.goodness import known_law, log_p_within
 from ldpsql.inference.operators import SupportOperator, packed
+from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
 from ldpsql.testing import estimate_counts, operator_of
 from tests import seeds
 
@@ -365,3 +366,16 @@ def test_a_confidence_that_is_not_one_is_refused(con: DuckDBPyConnection) -> Non
     for confidence in ("1.5", "0.3", "'x'", "true"):
         with pytest.raises(duckdb.Error, match=r"\[LDP103\] parameter confidence of ibu"):
             con.execute(f"SELECT ldp.median(x, ldp.krr(3, range(8)), confidence := {confidence}) FROM (VALUES (1), (2)) t(x)")
+
+
+def test_solving_by_cholesky_is_solving_by_eigenvectors() -> None:
+    table = RNG.dirichlet(np.ones(12), 9)
+    information = (table / table.mean(axis=0)) @ table.T
+    c = RNG.random((9, 3))
+    moved, lost = tangent_solve(information, c)
+    assert moved == pytest.approx(tangent_inverse(information)[0] @ c)
+    assert not lost.any()
+    flat = np.vstack([table, table[:1]])  # two values that nothing tells apart
+    c = np.array([[1.0, 1], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0], [0, 1]])
+    moved, lost = tangent_solve((flat / flat.mean(axis=0)) @ flat.T, c)
+    assert lost.tolist() == [True, False]

@@ -11,9 +11,8 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.engine import forms
 from ldpsql.engine.kinds import KINDS, mark_of
-from ldpsql.errors import ImpossibleReport
-from ldpsql.functions import Macros, Scalar, octets, registry
-from ldpsql.reports import FORMS, MarkedReports, of_octets
+from ldpsql.functions import Macros, Scalar, registry
+from ldpsql.reports import FORMS, MarkedReports
 
 SIGNATURES = Path(__file__).parent / "data" / "signatures.txt"
 _CREATED = re.compile(r"MACRO ldp\.([a-z]\w*)\((.*?)\) AS", re.DOTALL)
@@ -92,21 +91,12 @@ def test_a_list_with_null_cannot_be_a_report(con: DuckDBPyConnection) -> None:
         con.execute(f"SELECT ldp.inv(r, ldp.oue(1, [7, 8])) {rows}").fetchall()
 
 
-def test_bytes_of_sets_become_the_same_lists_again() -> None:
-    lists = pa.array([[1, 2], None, [], [3, 2**64 - 1]], pa.list_(pa.uint64()))
-    for part in (lists, lists.slice(1), lists.slice(3), lists.slice(4)):
-        again = of_octets(octets(part))
-        assert [row or [] for row in again.to_pylist()] == [row or [] for row in part.to_pylist()]
-    with pytest.raises(ImpossibleReport):
-        of_octets(pa.array([b"abc"]))
-
-
 def marked(kind: type[MarkedReports]) -> set[type[MarkedReports]]:
     below = {form for child in kind.__subclasses__() for form in marked(child)}
     return below | ({kind} if hasattr(kind, "mark") and kind.__module__.startswith("ldpsql.reports.") else set())
 
 
-def test_forms_with_one_mark_agree_on_what_sql_sees() -> None:
+def test_forms_with_one_mark_agree_on_what_sql_sees(con: DuckDBPyConnection) -> None:
     for form in marked(MarkedReports):
         other = FORMS[form.mark]
         assert (form.marker, form.sql_type, form.type, form.counted) == (
@@ -116,12 +106,8 @@ def test_forms_with_one_mark_agree_on_what_sql_sees() -> None:
             other.counted,
         )
         assert form.marker == f"{{'{form.mark}': 1}}"
-
-
-@pytest.mark.parametrize("mark", FORMS)
-def test_the_arrow_type_of_a_form_is_its_sql_type(con: DuckDBPyConnection, mark: str) -> None:
-    con.register("reports", pa.table({"report": pa.nulls(1, FORMS[mark].type)}))
-    assert con.execute("SELECT typeof(report) FROM reports").fetchall() == [(FORMS[mark].sql_type,)]
+        con.register("reports", pa.table({"report": pa.nulls(1, form.type)}))
+        assert con.execute("SELECT typeof(report) FROM reports").fetchall() == [(form.sql_type,)]
 
 
 def test_a_form_gets_its_functions_and_overloads(monkeypatch: pytest.MonkeyPatch) -> None:

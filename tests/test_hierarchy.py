@@ -18,7 +18,6 @@ from scipy.stats import chi2
 
 import ldpsql
 from ldpsql import Epsilon, KeepOrSpread, Mechanism, certify
-from ldpsql.channels.level_hashes import LevelHashes
 from ldpsql.errors import MissingValue, OutsideDomain, WrongType
 from ldpsql.estimates.bands import Band
 from ldpsql.functions import Estimates, Mean, Quantile, Quantiles, RangeShare, RangeShares, fingerprint, registry
@@ -116,18 +115,6 @@ def test_the_sampler_itself_has_these_probabilities_by_an_independent_derivation
                 assert len(drawn) == 1
                 chances[drawn.pop()] += Fraction((end - lowest) * (b - a) * (d - c), half * TOTAL * TOTAL)
         assert chances == [channel.probability(value, report) for report in range(channel.outputs)]
-
-
-@pytest.mark.parametrize("symbols", [2, 3, 4, 5, 8, 9, 16, 25, 27])
-def test_hashes_of_several_levels_at_once_are_those_of_each_level(symbols: int) -> None:
-    sizes = (symbols**2 + 1, symbols**2, symbols, 2)
-    hashes = tuple(OrthogonalHash(size, KeepOrSpread.within(symbols, E)) for size in sizes)
-    together = LevelHashes(hashes, spare=3)
-    for one, start in zip(hashes, together.starts, strict=False):
-        seeds, values = (np.ravel(part) for part in np.mgrid[: one.seeds, : one.size])
-        assert np.array_equal(together.hash(seeds, values + start), one._hash(seeds, values))
-    seeds, spare = (np.ravel(part) for part in np.mgrid[: hashes[0].seeds, :3])
-    assert not together.hash(seeds, spare + together.starts[-1]).any()
 
 
 @pytest.mark.parametrize("channel", [small(), grid(), bits()], ids=["line", "grid", "bits"])

@@ -312,9 +312,6 @@ def test_what_was_put_on_the_objects_before_the_certificate_is_not_taken_over() 
             return channel
 
     assert abs(kept_share(certify(Prepared(epsilon=1, domain=CITIES))) - 2 / 3) < 0.03
-
-
-def test_tables_that_are_not_those_of_the_weights_are_refused() -> None:
     channel = DenseChannel(weights(2))
     channel.__dict__["tables"] = AliasTables(channel.tables.packed ^ np.uint64(1 << 40), 1)
     with pytest.raises(NotPrivate, match="do not give back its weights"):

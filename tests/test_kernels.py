@@ -121,7 +121,7 @@ def test_private_hashes_are_word_for_word_those_of_python(size: int, symbols: in
 
 
 @pytest.mark.parametrize("value", [3, -1, 2**31 - 1])
-def test_a_position_that_the_channel_does_not_have_is_refused(value: int) -> None:
+def test_what_would_read_beyond_the_channel_or_the_words_is_refused(value: int) -> None:
     values, half = np.array([0, value], np.int32), TOTAL // 2
     for draw in (
         lambda: native.keep_or_spread(values, 3, TOTAL // 4),
@@ -131,6 +131,10 @@ def test_a_position_that_the_channel_does_not_have_is_refused(value: int) -> Non
     ):
         with pytest.raises(InternalError):
             draw()
+    with pytest.raises(InternalError):
+        native.permutation(3 * BLOCK, seeds.words(BLOCK))
+    with pytest.raises(InternalError):  # a half of zeros never chooses among three
+        native.permutation(3, np.zeros(4 * BLOCK, np.uint64))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 1000, 300_000])
@@ -147,13 +151,6 @@ def test_an_order_exchanges_each_number_with_one_before_it_that_the_words_choose
     drawn = native.permutation(count, words)
     assert drawn is not None
     assert drawn.tolist() == expected
-
-
-def test_an_order_does_not_read_beyond_the_words_that_are_given() -> None:
-    with pytest.raises(InternalError):
-        native.permutation(3 * BLOCK, seeds.words(BLOCK))
-    with pytest.raises(InternalError):  # a half of zeros never chooses among three
-        native.permutation(3, np.zeros(4 * BLOCK, np.uint64))
 
 
 @pytest.mark.parametrize("count", [1, 507, 508, 509, 20_000])

@@ -37,11 +37,10 @@ from ldpsql.functions import ROW, Mixed, Perturbed, Repeated, check_ordered, est
 from ldpsql.inference.operators import observed, packed
 from ldpsql.mechanisms import TOTAL, BinBits, KeepOrWindow, SignedBits
 from ldpsql.mechanisms.audit import empirical
-from ldpsql.pairs.shown import shown
 from ldpsql.pairs.sizes import lost_if_geometric
 from ldpsql.testing import certificate, check_mechanism, operator_of
 from tests import seeds
-from tests.commands import printed
+from tests.commands import printed, rows
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data" / "ecommerce_clothing_key_rating.parquet"
 ALARM = 1e-6 / 20  # false alarm of a single comparison; a test makes about 20
@@ -451,16 +450,10 @@ def test_the_choice_goes_to_the_smaller_variance() -> None:
     assert isinstance(made("pckv", 1, list(range(20)), padding=3).response(), KeepOrSpread)
     assert isinstance(made("pckv", 1, list(range(200)), padding=1).response(), SignedBits)
     for keys, padding in ((5, 1), (20, 3), (60, 2), (200, 1)):
-        chosen = made("pckv", 1, list(range(keys)), padding=padding).response()
-        variances = {}
-        for name in ("pckv_grr", "pckv_ue"):
-            mechanism = made(name, 1, list(range(keys)), padding=padding)
-            sets = Sets(np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0))
-            seen = shown(mechanism, likelihood_of(mechanism, channel_of(mechanism).draw(sets)))
-            p = seen.other + seen.lift / keys
-            variances[name] = p * (1 - p) / seen.lift**2
-        best = min(variances, key=lambda name: variances[name])
-        assert isinstance(chosen, KeepOrSpread if best == "pckv_grr" else SignedBits)
+        both = [f"{name}(1, {list(range(keys))}, padding={padding})" for name in ("pckv_grr", "pckv_ue", "pckv")]
+        plans = rows("plan", "-n", "1000", "--epsilon", "1", *(part for text in both for part in ("-m", text)))
+        errors = {plan["mechanism"]: plan["std_error"] for plan in plans}
+        assert errors["pckv"] == pytest.approx(min(errors["pckv_grr"], errors["pckv_ue"]))
 
 
 BAD = [

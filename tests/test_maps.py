@@ -172,18 +172,6 @@ def test_noise_that_falls_too_fast_within_one_cell_is_refused() -> None:
         certificate(exceeded, claim(12, 12, "1"))
 
 
-def test_a_floor_that_is_lower_in_a_corner_lowers_the_spread() -> None:
-    """A corner collects the spread of all points beyond it."""
-    channel = noise(5, 4, "0.7", 1)
-    floor = channel.floor.copy()
-    floor[1, 1] += floor[0, 0] - np.uint64(1)
-    floor[0, 0] = 1
-    lower = PlanarNoise(channel.falling, 5, 4, 1, floor)
-    assert lower.spread == 0
-    with pytest.raises(NotPrivate):
-        certificate(lower, claim(5, 4, "0.7"))
-
-
 def test_noise_that_does_not_fit_its_definition_is_refused() -> None:
     channel = noise(5, 4, "0.7", 1)
     rising = channel.falling.copy()
@@ -198,6 +186,14 @@ def test_noise_that_does_not_fit_its_definition_is_refused() -> None:
     ):
         with pytest.raises(InvalidParameter):
             PlanarNoise(falling, 5, 4, 1, floor)  # type: ignore[arg-type]  # on purpose
+    # A corner collects the spread of all points beyond it.
+    low = channel.floor.copy()
+    low[1, 1] += low[0, 0] - np.uint64(1)
+    low[0, 0] = 1
+    lower = PlanarNoise(channel.falling, 5, 4, 1, low)
+    assert lower.spread == 0
+    with pytest.raises(NotPrivate):
+        certificate(lower, claim(5, 4, "0.7"))
 
 
 @pytest.mark.parametrize("wrong", [claim(4, 5, "0.7"), claim(10, 2, "0.7")])

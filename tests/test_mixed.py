@@ -16,7 +16,7 @@ from scipy.stats import chi2
 
 from ldpsql import Domain, Likelihood, certify
 from ldpsql.functions import Estimates, GroupedCounts, Mean, Mixed, Perturbed, Repeated, estimated, registry
-from ldpsql.inference.operators import Operator, ProductOperator
+from ldpsql.inference.operators import ProductOperator
 from ldpsql.testing import DenseOperator, operator_of
 from tests import seeds
 
@@ -51,10 +51,6 @@ def error_of(con: DuckDBPyConnection, sql: str) -> str:
     with pytest.raises(duckdb.Error) as caught:
         con.execute(sql).fetchall()
     return str(caught.value)
-
-
-def channel(inputs: int, outputs: int) -> Operator:
-    return DenseOperator(RNG.dirichlet(np.full(outputs, 0.5), inputs) + 1e-6)
 
 
 # --- stacks ---
@@ -163,17 +159,6 @@ def test_a_case_of_several_mechanisms_draws_in_one_branch_only(mixed: DuckDBPyCo
 
 
 # --- several reports of a user ---
-
-
-def test_a_product_has_the_maximum_of_the_channel_of_all_lists() -> None:
-    single = channel(4, 3)
-    lists = list(product(range(3), repeat=3))
-    table = DenseOperator(np.array([single.matrix()[:, z].prod(axis=1) for z in map(list, lists)]).T)
-    counts = RNG.integers(1, 50, (1, len(lists))).astype(np.float64)
-    positions = np.array(lists, dtype=np.int64).ravel()
-    logs = ProductOperator(single, positions, np.full(len(lists), 3))
-    maxima = [registry().estimator("ibu(tolerance=1e-12)").fit(Likelihood(op, counts)).theta for op in (table, logs)]
-    assert maxima[0] == pytest.approx(maxima[1], abs=1e-5)
 
 
 def test_one_user_gets_all_mass_where_the_reports_are_likeliest(mixed: DuckDBPyConnection) -> None:

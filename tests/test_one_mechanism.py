@@ -6,9 +6,9 @@ import duckdb
 import pytest
 from duckdb import DuckDBPyConnection
 
-from ldpsql.cli.failures import failure
 from ldpsql.engine.statements import Statements
 from ldpsql.errors import NotPrivate
+from tests.commands import run
 
 
 @pytest.fixture(params=["optimizer", "no optimizer"])
@@ -93,13 +93,11 @@ def test_statements_remember_what_they_began_with_until_others_take_the_place() 
         ("SELECT ldp.ibu(city, city) FROM people", "ldp.krr"),
     ],
 )
-def test_the_command_line_says_what_to_write_instead(con: DuckDBPyConnection, sql: str, hint: str) -> None:
-    con.execute("CREATE TABLE people AS SELECT 'Lima' AS city")
-    with pytest.raises(duckdb.Error) as caught:
-        con.execute(sql).fetchall()
-    explained = failure(caught.value, sql)
-    assert explained.code == "LDP903"
-    assert hint in explained.hint
+def test_the_command_line_says_what_to_write_instead(sql: str, hint: str) -> None:
+    setup = "CREATE TABLE people AS SELECT 'Lima' AS city; CREATE MACRO city() AS ldp.krr(1, ['Lima', 'Oslo'])"
+    explained = run("sql", ":memory:", "-c", f"{setup}; {sql}").stderr
+    assert "[LDP903]" in explained
+    assert hint in explained
 
 
 ALIKE = [

@@ -17,17 +17,13 @@ import pytest
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql import KeyValueMechanism
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.rectangles import region_of
-from ldpsql.functions import ROW, registry
-from ldpsql.pages import demo
+from ldpsql.functions import ROW, Region, registry
 from ldpsql.pages import page as pages
 from ldpsql.pages.axes import Axis, shares
-from ldpsql.pages.maps import blocks
 from ldpsql.pages.markup import tag
 from ldpsql.pages.wording import interval
-from tests.commands import app
+from tests.commands import app, printed
 
 HOSTILE = "</script><script>alert(1)</script>"
 QUOTES = "\"'><img src=x onerror=alert(2)>"
@@ -126,15 +122,16 @@ def test_the_true_mean_lies_in_the_interval_of_the_page(tmp_path: Path) -> None:
 
 def test_a_map_has_longitudes_and_latitudes_with_north_above(tmp_path: Path) -> None:
     mechanism = "planar_geometric(4, columns := 3, rows := 2)"
-    region = region_of(registry().mechanism(mechanism), ["-122.5", "37.7", "-122.2", "37.9"])
+    region = Region(west="-122.5", south="37.7", east="-122.2", north="37.9", columns=3, rows=2)
     html = written(tmp_path, mechanism, [5] * 900 + [0] * 100, region=region)
     cells = re.findall(r"<rect class=\"s(\d)\"[^>]*><title>(.*?): ", html)[:6]
     assert [name for _, name in cells[:3]] == ["-122.45, 37.85", "-122.35, 37.85", "-122.25, 37.85"]
     assert cells[2][0] == "9"  # cell 5, in the north-east, is the darkest
     assert ">longitude<" in html
     assert ">latitude<" in html
+    pq.write_table(pa.table({"x": ["a", "b"]}), tmp_path / "reports.parquet")
     with pytest.raises(InvalidParameter, match="only the cells of a grid"):
-        region_of(registry().mechanism("krr(1, ['a', 'b'])"), ["0", "0", "1", "1"])
+        printed("report", f"{tmp_path}/reports.parquet", "x", "-m", "krr(1, ['a', 'b'])", "--bounds", "0,0,1,1")
 
 
 def test_shares_that_the_reports_do_not_determine_are_unknown(tmp_path: Path) -> None:
@@ -221,9 +218,8 @@ def test_key_value_pages_have_groups_pictures_and_any_estimator(tmp_path: Path) 
 def test_a_key_value_page_warns_if_sets_look_larger_than_the_padding(tmp_path: Path) -> None:
     mechanism = registry().mechanism("pckv_grr(8, ['a', 'b', 'c', 'd', 'e', 'f'], padding := 2)")
     sets = [[{"key": key, "value": 1.0} for key in "abcdef"]] * 2000
-    assert isinstance(mechanism, KeyValueMechanism)
-    estimates = {"All reports": ldpsql.key_value(ldpsql.perturb(sets, mechanism), mechanism)}
-    pages.write_key_values(tmp_path / "page.html", estimates)
+    pq.write_table(pa.table({"x": ldpsql.perturb(sets, mechanism)}), tmp_path / "reports.parquet")
+    printed("report", f"{tmp_path}/reports.parquet", "x", "-m", str(mechanism), "--output", f"{tmp_path}/page.html")
     assert "use a longer padding" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
@@ -261,7 +257,7 @@ def test_the_plan_has_a_page_with_every_mechanism(tmp_path: Path) -> None:
 
 def test_the_demonstration_needs_no_extra_and_compares_with_the_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "altair", None)
-    demo.write_page(demo.run("2"), tmp_path / "demo.html")
+    printed("demo", "--epsilon", "2", "--page", f"{tmp_path}/demo.html")
     page = Parsed((tmp_path / "demo.html").read_text(encoding="utf-8"))
     assert {row[0] for row in page.rows} >= {"EWR", "JFK", "LGA", "UA"}
     assert (tmp_path / "demo.html").stat().st_size < 100_000
@@ -277,11 +273,3 @@ def test_ticks_are_round_and_few_and_an_axis_of_shares_holds_all_of_them() -> No
     assert axis.low <= -0.013
     assert axis.high >= 0.274
     assert [text for _, text in Axis(0.25, 8, log=True).ticks()] == ["0.5", "1", "2", "5"]
-
-
-def test_blocks_are_of_equal_width_and_cover_every_place() -> None:
-    for size, most in [(1, 64), (64, 64), (65, 64), (1000, 64)]:
-        parts = blocks(size, most)
-        assert len(parts) <= most
-        assert [i for part in parts for i in range(size)[part]] == list(range(size))
-        assert len({part.stop - part.start for part in parts[:-1]}) <= 1

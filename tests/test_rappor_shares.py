@@ -73,9 +73,7 @@ def test_errors_are_those_of_reports_whose_bits_belong_to_one_string() -> None:
         total += ((result.debiased - np.append(SHARES, 0)) / result.std_error)[turn % 4] ** 2
     low, high = chi2.ppf([5e-7, 1 - 5e-7], 100)
     assert low < total < high
-
-
-def test_equal_candidates_have_no_error() -> None:
+    # Equal candidates have no error.
     twice = members()
     twice[1] = twice[0]
     result = bloom_shares(SMALL, np.full(4, SIZE), np.full((4, 16), SIZE * 0.4), twice)

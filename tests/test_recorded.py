@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import ldpsql
 from ldpsql import Mechanism
 from ldpsql.engine.connections import Connections
-from ldpsql.errors import ConnectionRefused, InvalidParameter, LdpError, MechanismUnrecorded, OtherMechanism
+from ldpsql.errors import ConnectionRefused, InvalidParameter, LdpError, MechanismUnrecorded
 from ldpsql.functions import fingerprint, registry
 from ldpsql.registry.agreement import recorded
 from ldpsql.sql.drawing import DrawingFunctions
@@ -106,17 +106,6 @@ def test_a_mechanism_with_a_long_domain_is_found_where_it_is_declared(con: DuckD
         recorded(frozenset([line]))
     con.execute("SELECT ldp.declare('numbers', ldp.krr(1.25, range(7, 30007)))")
     assert recorded(frozenset([line])) == long
-
-
-def test_without_a_fingerprint_or_with_two_no_mechanism_is_guessed() -> None:
-    both = frozenset(fingerprint(registry().mechanism(text)) for text in (DREW, OTHER))
-    for fingerprints, error in ((None, MechanismUnrecorded), (frozenset[str](), MechanismUnrecorded), (both, OtherMechanism)):
-        with pytest.raises(error):
-            recorded(fingerprints)
-    forged = frozenset([f"ldpsql:{'0' * 32} krr(1, ['a secret', 'b'])"])
-    with pytest.raises(MechanismUnrecorded) as refused:
-        recorded(forged)
-    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["out.parquet", "out", "out.arrow"])

@@ -48,8 +48,8 @@ def plugin_module(name: str, **hooks: Callable[..., Any]) -> types.ModuleType:
     return module
 
 
-def added(module: types.ModuleType) -> tuple[Registry, Plugin]:
-    loaded = Registry.load()
+def added(module: types.ModuleType, loaded: Registry | None = None) -> tuple[Registry, Plugin]:
+    loaded = loaded or Registry.load()
     plugin = Plugin(module.__name__, "somebody", "1.0", "ok")
     loaded.add(module, plugin)
     return loaded, plugin
@@ -288,8 +288,7 @@ def test_commands_that_are_none_break_their_plugin_only(offered: Callable[..., A
 
 def test_two_plugins_cannot_offer_the_same_command() -> None:
     loaded, first = added(plugin_module("first", ldpsql_commands=lambda: [nameless]))
-    second = Plugin("second", "somebody", "1.0", "ok")
-    loaded.add(plugin_module("second", ldpsql_commands=lambda: [nameless]), second)
+    _, second = added(plugin_module("second", ldpsql_commands=lambda: [nameless]), loaded)
     assert (first.offers, second.status) == (["command nameless"], "broken")
     assert loaded.commands == {"nameless": nameless}
     loaded.refuse(first, "no longer")

@@ -164,6 +164,10 @@ def test_blocks_that_are_merged_have_the_likelihood_of_equal_shares() -> None:
         assert joined.adjoint(w) @ weights[0] == pytest.approx(joined.forward(weights)[0] @ w)
         table = joined.matrix()
         assert joined.curvature(w) == pytest.approx((table * w) @ table.T)
+    exact = Likelihood(merged(krr(1.0, 5), block), drawn(krr(1.0, 5), RNG.dirichlet(np.ones(5)), 5000, 10))
+    theta = exact.operator.maximum(exact.shares)  # in closed form
+    assert theta is not None
+    assert exact.gap(theta).max() <= 1e-9
 
 
 def test_pool_shares_what_is_small_and_keeps_what_stands_out() -> None:

@@ -11,39 +11,31 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ldpsql
 from ldpsql.errors import InvalidParameter, NoReports
-from ldpsql.functions import Region, registry
+from ldpsql.functions import Region
 from ldpsql.pages import page as pages
 from ldpsql.pages import tracing
 from ldpsql.pages.raster import image_address
-
-IBU = "ibu"
-
-
-def counted(**columns: list[object]) -> pa.Table:
-    return pa.table(columns)
+from tests.commands import printed
 
 
-def test_groups_are_estimated_under_their_titles_and_compared_with_their_truths() -> None:
-    mechanism = registry().mechanism("krr(epsilon=4, domain=['a', 'b'])")
-    table = counted(report=["a", "b", "a", "b"], n=[900, 100, 50, 950], region=["n", "n", "s", "s"])
-    estimates = pages.estimates(table, mechanism, registry().estimator(IBU))
-    assert list(estimates) == ["region n", "region s"]
-    assert estimates["region n"].estimate[0] == pytest.approx(ldpsql.estimate(["a"] * 900 + ["b"] * 100, mechanism).estimate[0])
-    truth = pages.truths(table, mechanism)
-    assert truth["region s"].tolist() == [0.05, 0.95]
+def page_of(folder: Path, text: str, table: pa.Table, *options: str, name: str = "page.html") -> Path:
+    """Write the page of a column of reports, ``x``, and return its path."""
+    pq.write_table(table, folder / "reports.parquet")
+    printed("report", str(folder / "reports.parquet"), "x", "-m", text, *options, "--output", str(folder / name))
+    return folder / name
 
 
 def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
-    mechanism, estimator = registry().mechanism("krr(epsilon=4, domain=['a', 'b'])"), registry().estimator(IBU)
-    many = counted(report=["a"] * 401, n=[1] * 401, day=list(range(401)))
+    text = "krr(epsilon=4, domain=['a', 'b'])"
     with pytest.raises(InvalidParameter, match="at most 400 groups"):
-        pages.estimates(many, mechanism, estimator)
+        page_of(tmp_path, text, pa.table({"x": ["a"] * 401, "day": range(401)}), "--by", "day")
     with pytest.raises(NoReports):
-        pages.estimates(pa.table({"report": pa.array([], pa.string()), "n": pa.array([], pa.int64())}), mechanism, estimator)
+        page_of(tmp_path, text, pa.table({"x": pa.array([], pa.string())}))
 
 
 def test_the_trace_falls_to_the_maximum() -> None:
@@ -62,17 +54,14 @@ def test_the_trace_falls_to_the_maximum() -> None:
     ],
 )
 def test_every_structure_has_a_page_and_pictures(text: str, values: list[object], tmp_path: Path) -> None:
-    estimates = {"<all>": ldpsql.estimate(ldpsql.perturb(values * 1000, text), text)}
-    pages.write(tmp_path / "page.html", estimates, {})
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    table = pa.table({"x": ldpsql.perturb(values * 1000, text), "all": ["<all>"] * len(values) * 1000})
+    page = page_of(tmp_path, text, table, "--by", "all").read_text(encoding="utf-8")
     assert page.count("<script") == 1
     assert "<b>" not in page
     assert "<all>" not in page
     assert "&lt;all&gt;" in page
-    pages.write(tmp_path / "one.png", estimates, {})
-    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
-    pages.write(tmp_path / "one.svg", estimates, {})
-    assert (tmp_path / "one.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert page_of(tmp_path, text, table, name="one.png").read_bytes().startswith(b"\x89PNG")
+    assert page_of(tmp_path, text, table, name="one.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
 def test_the_picture_of_a_large_map_shows_every_cell(tmp_path: Path) -> None:
@@ -115,12 +104,10 @@ def test_a_picture_of_many_rows_is_drawn() -> None:
 def test_no_standard_error_stands_as_plus_or_minus_beside_an_interval_which_a_telephone_shows(
     tmp_path: Path,
 ) -> None:
-    pages.write(tmp_path / "page.html", {"all": ldpsql.estimate(["a"] * 700 + ["b"] * 300, "krr(1, ['a', 'b'])")}, {})
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = page_of(tmp_path, "krr(1, ['a', 'b'])", pa.table({"x": ["a"] * 700 + ["b"] * 300})).read_text(encoding="utf-8")
     pairs = "pckv_grr(1, keys := ['a', 'b'], low := -1, high := 1)"
-    keyed = ldpsql.key_value(ldpsql.perturb([[{"key": "a", "value": 0.5}]] * 500, pairs), pairs)
-    pages.write_key_values(tmp_path / "keys.html", {"all": keyed})
-    page += (tmp_path / "keys.html").read_text(encoding="utf-8")
+    table = pa.table({"x": ldpsql.perturb([[{"key": "a", "value": 0.5}]] * 500, pairs)})
+    page += page_of(tmp_path, pairs, table).read_text(encoding="utf-8")
     assert "±" not in page
     left_out = re.findall(r'<th scope="col" class="[^"]*wide[^"]*">([^<]*)', page)
     assert not [title for title in left_out if "interval" in title]

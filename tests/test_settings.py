@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import datetime
+import json
 import subprocess
 import sys
 from pathlib import Path
 from traceback import walk_tb
 
 import duckdb
+import polars as pl
 import pytest
 
 import ldpsql
-from ldpsql import settings
 from ldpsql.errors import BadSettings, InvalidSpec, UnknownName
 from ldpsql.functions import Registry, fingerprint, registry, text_literal
 from ldpsql.sql.named import sql_call
+from tests.commands import printed
 
 
 def write(path: Path, text: str) -> None:
@@ -30,11 +32,12 @@ def test_the_project_goes_before_the_user_entry_by_entry(tmp_path: Path, monkeyp
     (tmp_path / "project" / "deeper").mkdir()
     monkeypatch.setenv("LDPSQL_CONFIG", str(user))
     monkeypatch.chdir(tmp_path / "project" / "deeper")
-    loaded = settings.load()
-    assert loaded.project == tmp_path / "project" / "ldpsql.toml"
-    assert loaded.mechanisms == {"a": "krr(1, [1, 2])", "b": "krr(2, [3, 4])"}
-    assert loaded.defaults == {"format": "json", "estimator": "inv"}
-    assert loaded.allow is None
+    loaded = Registry.load()
+    for name, text in {"a": "krr(1, [1, 2])", "b": "krr(2, [3, 4])"}.items():
+        assert loaded.mechanism(name) == loaded.mechanism(text)
+    pl.DataFrame({"x": [1, 1, 2]}).write_csv("reports.csv")
+    rows = json.loads(printed("estimate", "reports.csv", "x", "-m", "krr(0.1, [1, 2])"))  # the format of the project
+    assert max(row["estimate"] for row in rows) > 1  # by the estimator of the user
 
 
 def test_a_named_mechanism_is_a_mechanism_in_python_and_a_macro_in_sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,10 +242,11 @@ def test_bytes_that_are_not_text_are_refused_without_them(tmp_path: Path, monkey
 
 
 def test_paths_of_the_ledger_are_relative_to_the_file_that_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "ldpsql.toml", "[ledger]\npath = 'budget.ledger'\nkey = '/keys/key'\nepsilon_budget = '2.5'\n")
+    write(tmp_path / "ldpsql.toml", "[ledger]\npath = 'budget.ledger'\nepsilon_budget = '2.5'\n")
     (tmp_path / "deeper").mkdir()
     monkeypatch.chdir(tmp_path / "deeper")
-    assert settings.load().ledger == {"path": str(tmp_path / "budget.ledger"), "key": "/keys/key", "epsilon_budget": "2.5"}
+    ldpsql.perturb([1], "krr(1, [1, 2])", charge="people")
+    assert (tmp_path / "budget.ledger").is_file()
 
 
 def test_help_imports_neither_pydantic_nor_tomllib(tmp_path: Path) -> None:

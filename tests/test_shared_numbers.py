@@ -9,8 +9,7 @@ import pytest
 
 from ldpsql import certify
 from ldpsql.estimators import Estimator, Floats, Likelihood
-from ldpsql.estimators.sharing.directions import Coefficients, Directions
-from ldpsql.estimators.sharing.normal import scores
+from ldpsql.estimators.sharing.directions import Coefficients, Directions, ranks
 from ldpsql.functions import registry
 from ldpsql.testing import DenseOperator, operator_of
 
@@ -111,6 +110,7 @@ def test_directions_are_those_of_the_fisher_information() -> None:
     moved = mean + 0.01 * directions.vectors[:, 0] * np.sqrt(mean)
     exact = Likelihood(operator, 1e6 * operator.forward(moved)[None], (24,))
     assert Coefficients.of(exact, mean).numbers[0, 0] == pytest.approx(0.01)
+    assert ranks(np.array([0.9, 0.5, 0.5, 0.1])).tolist() == [1.0, 2.5, 2.5, 4.0]
 
 
 def test_reports_with_hardly_any_noise_are_kept() -> None:
@@ -125,18 +125,3 @@ def test_a_domain_too_large_for_directions_is_shrunk_by_pseudo_reports(monkeypat
     fit = shared(errors="shared").fit(likelihood)
     assert fit.errors is None
     assert np.allclose(fit.theta.sum(axis=1), 1)
-
-
-def test_the_scores_of_a_group_are_computed_once() -> None:
-    likelihood, seen = drawn(people(BELL, 4, 60), WAVE, 2), list[int]()
-
-    def alone(part: Likelihood) -> Floats:
-        seen.append(len(part.counts))
-        return np.full((len(part.counts), 24), 1 / 24)
-
-    mean = BELL / BELL.sum()
-    first = scores(likelihood.with_counts(likelihood.counts[:3]), mean, alone)
-    assert (scores(likelihood.with_counts(likelihood.counts[::-1]), mean, alone)[:0:-1] == first).all()
-    assert seen == [9, 3]  # three folds of three groups, and of the fourth one
-    scores(likelihood, mean[::-1].copy(), alone)
-    assert seen[2:] == [12]

@@ -31,6 +31,7 @@ def test_simulated_counts_are_of_as_many_reports_and_as_likely_as_the_estimate_s
     truth, simulated = simulations(Likelihood(COIN, COUNTS), theta, 400)
     chance = COIN.forward(theta)[0]
     assert truth == pytest.approx(theta[0])
+    assert simulations(Likelihood(COIN, COUNTS), np.array([[1.2, 0.0, 0.0, -0.2]]), 2)[0].tolist() == [1, 0, 0, 0]
     assert (simulated.n == 1000).all()
     deviation = np.sqrt(chance * (1 - chance) * 1000 / 400)
     assert (abs(simulated.counts.mean(axis=0) - 1000 * chance) < 5 * deviation).all()

@@ -142,6 +142,21 @@ def test_every_way_to_the_maximum_finds_the_same_height() -> None:
         assert max(heights) - min(heights) <= 2e-9
 
 
+@dataclass(frozen=True)
+class Straight:
+    """A point whose steps of IBU all move alike, so that nothing says how far to extrapolate."""
+
+    theta: Floats
+    phi: float = 1.0
+
+    def em(self) -> Straight:
+        return Straight(self.theta + np.array([2.0**-10, -(2.0**-10)]), self.phi - 1.0)  # without rounding
+
+    def at(self, theta: Floats) -> Straight:
+        assert np.isfinite(theta).all()
+        return Straight(theta, np.inf)
+
+
 def test_squarem_never_falls_and_comes_near() -> None:
     one = problem(decaying, 40, 40)
     point = Point(one, np.full(40, 1 / 40))
@@ -150,6 +165,7 @@ def test_squarem_never_falls_and_comes_near() -> None:
         assert moved.phi <= point.phi + 1e-13
         point = moved
     assert point.gap < 1e-2
+    assert squarem_step(Straight(np.array([0.25, 0.75])), 0).phi == -1.0  # type: ignore[arg-type]  # has what a step needs
 
 
 def test_where_the_maximum_is_not_unique_the_estimate_is_in_the_middle() -> None:
@@ -287,25 +303,6 @@ def test_many_small_groups_are_solved_together_and_certified() -> None:
     fit = registry().estimator("ibu").fit(likelihood)
     assert (likelihood.gap(fit.theta) <= 1e-9).all()
     assert set(fit.status) == {Status.CERTIFIED}
-
-
-@dataclass(frozen=True)
-class Straight:
-    """A point whose steps of IBU all move alike, so that nothing says how far to extrapolate."""
-
-    theta: Floats
-    phi: float = 1.0
-
-    def em(self) -> Straight:
-        return Straight(self.theta + np.array([2.0**-10, -(2.0**-10)]), self.phi - 1.0)  # without rounding
-
-    def at(self, theta: Floats) -> Straight:
-        assert np.isfinite(theta).all()
-        return Straight(theta, np.inf)
-
-
-def test_steps_that_do_not_bend_are_extrapolated_to_finite_numbers() -> None:
-    assert squarem_step(Straight(np.array([0.25, 0.75])), 0).phi == -1.0  # type: ignore[arg-type]  # has what a step needs
 
 
 @pytest.mark.parametrize(("size", "people"), [(20, 500), (300, 4000)])  # the second one is too large for a table

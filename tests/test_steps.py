@@ -15,7 +15,6 @@ from scipy.stats import norm
 import ldpsql
 from ldpsql import KeyValueMechanism, Mechanism
 from ldpsql.errors import InvalidParameter, OutsideDomain
-from ldpsql.estimates.scale import between
 from ldpsql.functions import MECHANISMS, ROW, Estimates, Mean, Quantile, RangeShare, Variance, registry
 from ldpsql.mechanisms import certify_values
 from ldpsql.testing import estimate_counts, operator_of
@@ -125,16 +124,6 @@ def test_a_number_between_steps_is_refused_and_one_beyond_may_be_clipped() -> No
 def test_a_step_that_does_not_lead_from_end_to_end_is_refused(wrong: str) -> None:
     with pytest.raises(InvalidParameter):
         mechanism(f"laplace(1, 0, 100, {wrong})")
-
-
-def test_a_range_says_which_bins_it_cuts() -> None:
-    fours = values("0, 16, bins=4")
-    certain, possible = between(fours, 4.0, 9.0)
-    assert (certain.tolist(), possible.tolist()) == ([False, True, False, False], [False, True, True, False])
-    certain, possible = between(values("0, 15, step=1, bins=4"), 4, 9)
-    assert (certain.tolist(), possible.tolist()) == ([False, True, False, False], [False, True, True, False])
-    certain, possible = between(values("0, 15, step=1, bins=4"), 4, 11)
-    assert certain.tolist() == possible.tolist() == [False, True, True, False]
 
 
 def test_the_interval_of_a_share_holds_it_whatever_lies_in_a_cut_bin() -> None:

@@ -204,9 +204,7 @@ def test_fieller_holds_the_ratio_however_weak_the_denominator_is() -> None:
         share = ((low <= 0.4) & (high >= 0.4)).mean()
         assert share > 0.95 - slack
         assert share < 0.95 + slack or bottom < 5
-
-
-def test_intervals_that_are_wider_than_all_shares_hold_shares_only() -> None:
+    # Intervals that are wider than all shares hold shares only.
     pair = Pair(
         *(np.array(part) for part in ([1.5, 0.5, -0.5, 0.5], [2.0] * 4, [1.0, 1.0, 1.0, 1e-4], [0.0] * 4, [1.0] * 3 + [1e-4]))
     )

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 import ldpsql
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.top import largest
 from ldpsql.functions import registry, tops
 from ldpsql.inference.score_intervals import deviations, exact_ends
 from ldpsql.testing import estimate_counts, operator_of
@@ -106,9 +105,11 @@ def test_exact_ends_are_the_values_at_which_the_votes_become_improbable() -> Non
 
 
 def test_ties_are_resolved_by_votes_and_then_by_place() -> None:
-    theta, votes = np.array([0.0, 0.5, 0.0, 0.5, 0.0]), np.array([0.0, 0.1, 0.3, 0.2, 0.0])
-    assert largest(theta, votes, 4).tolist() == [3, 1, 2, 0]
-    assert largest(theta, votes, 9).tolist() == [3, 1, 2, 0, 4]
+    """Two shares of a half, and three of nothing, of which the third value has the most votes."""
+    counts = np.array([[10.0, 50.0, 12.0, 50.0, 10.0]])
+    one = estimate_counts(registry().mechanism("krr(1, ['a', 'b', 'c', 'd', 'e'])"), counts, registry().estimator("ibu"))[0]
+    assert one.top(4)["value"].to_pylist() == ["b", "d", "c", "a"]
+    assert one.top(5)["value"].to_pylist() == ["b", "d", "c", "a", "e"]
 
 
 def test_a_share_that_stands_out_has_a_certain_rank() -> None:

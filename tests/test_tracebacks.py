@@ -334,7 +334,7 @@ def test_an_error_of_the_block_of_a_release_leaves_as_it_was(tmp_path: Path) -> 
     assert leaks(reason) == []
 
 
-def test_unexpected_errors_say_where_and_not_what() -> None:
+def test_unexpected_errors_of_functions_and_streams_say_where_and_not_what() -> None:
     @boundary.withheld
     def fails(values: list[str]) -> None:
         raise ValueError(values[0])
@@ -343,8 +343,6 @@ def test_unexpected_errors_say_where_and_not_what() -> None:
         fails([CANARY])
     assert leaks(caught.value) == []
 
-
-def test_a_stream_holds_nothing_after_it_failed_and_ends_as_before() -> None:
     @boundary.withheld_stream
     def numbers(*, fail: bool) -> Iterator[int]:
         yield 1

@@ -13,7 +13,8 @@ from scipy.stats import binom, norm
 import ldpsql
 from ldpsql import Counts, Estimate, KeyValueMechanism
 from ldpsql.errors import IllConditioned
-from ldpsql.functions import RangeShare, Variance
+from ldpsql.functions import RangeShare, Variance, registry
+from ldpsql.testing import enumerated
 from tests.laws.subjects import LISTED, Floats, mechanism, of_pairs, reports, truth
 
 MANY = 1e12  # reports: so many that an error is that of the derivative
@@ -65,6 +66,17 @@ def test_shares_that_reports_do_not_distinguish_have_no_error_and_no_inverse() -
     assert np.isinf(estimated(counts, "one_of", "ibu").std_error).all()
     with pytest.raises(IllConditioned):
         estimated(counts, "one_of", "inv")
+
+
+def test_the_interval_of_what_reports_do_not_distinguish_holds_all_that_it_may_be() -> None:
+    alike = "['0.5', '0.3', '0.2']"
+    made = registry().mechanism(f"matrix(['a', 'b', 'c'], [{alike}, {alike}, ['0.1', '0.2', '0.7']])")
+    estimate = ldpsql.estimate(enumerated(made).expected(np.array([0.2, 0.3, 0.5]), 1e6), made)
+    assert np.isinf(estimate.std_error[:2]).all()
+    one, both = estimate.share(["a"]), estimate.share(["a", "b"])
+    assert one.low == 0.0
+    assert one.high >= both.estimate - 1e-6
+    assert 0 < both.std_error < 0.01
 
 
 ORDERED = ("hierarchy", "hierarchy of hashes", "truncated_geometric", "geometric", "square_wave", "laplace", "piecewise")

@@ -18,7 +18,7 @@ MUTANTS = (
         "    if not channel.draws_its_weights():",
         "    if False:",
         "a sampler whose tables have other weights is certified",
-        "tests/test_hostile_plugins.py::test_tables_that_are_not_those_of_the_weights_are_refused",
+        "tests/test_hostile_plugins.py::test_what_was_put_on_the_objects_before_the_certificate_is_not_taken_over",
     ),
     Mutant(
         "ldpsql/privacy/certificate.py",
