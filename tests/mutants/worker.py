@@ -70,7 +70,7 @@ def tried(file: str | None, faulty: str, tests: list[str]) -> dict[str, object]:
             path.write_text(source, encoding="utf-8")
             os.utime(file, (at.st_atime, at.st_mtime))
     out = log.read_text(encoding="utf-8", errors="replace")
-    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", out, re.MULTILINE)
+    failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", out, re.MULTILINE)  # names of cases may hold spaces
     if code == 0 and not re.search(r"\d passed", out):
         code = SKIPPED
     return {"code": code, "by": (failed or [""])[0], "seconds": time.monotonic() - start, "log": out[-3000:]}
