@@ -11,7 +11,7 @@ from ldpsql.bulk.frames import recommend
 from ldpsql.bulk.shuffling import random_arrangement, random_order, random_parts
 from ldpsql.bulk.sources import check_columns
 from ldpsql.channels import Drawn
-from ldpsql.domains.columns import family, finite_or_null, plain, with_nulls
+from ldpsql.domains.columns import family, plain, with_nulls
 from ldpsql.domains.distinct import distinct
 from ldpsql.domains.grids import sql_cells
 from ldpsql.domains.written import check_epsilon, check_listed, check_written
@@ -24,7 +24,6 @@ from ldpsql.engine.arguments import (
     Lists,
     Options,
     Settings,
-    Structs,
     Takes,
     TextLists,
     Texts,
@@ -46,7 +45,6 @@ from ldpsql.engine.forms import (
 from ldpsql.engine.functions import (
     Macros,
     Scalar,
-    arrow_fields,
     guarded,
     names_withheld,
     struct_fields,
@@ -93,16 +91,15 @@ from ldpsql.estimates.estimate import Estimate, Estimates, check_single, check_s
 from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
 from ldpsql.estimates.measures import FIELDS
-from ldpsql.estimates.question import REQUIRED
 from ldpsql.estimates.rappor_files import collection_shares
 from ldpsql.estimates.rectangles import RectangleShares
-from ldpsql.estimates.scale import check_line, check_ordered, scale_of
+from ldpsql.estimates.scale import check_ordered, scale_of
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.estimates.tables import Margin, MeanOf, Share, VarianceOf
 from ldpsql.estimates.top import tops
 from ldpsql.hooks import API_VERSION, hookimpl
-from ldpsql.inference.counting import ReportSource, aligned, check_reports, likelihoods, too_many_reports
+from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.levels import Perturbed
 from ldpsql.inference.mixed import Mixed, Repeated
@@ -132,7 +129,7 @@ from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value
 from ldpsql.places import pattern_of
 from ldpsql.privacy.metric import Line
 from ldpsql.privic import Step, Summary, full_prior, step
-from ldpsql.quoting import fields_of, items_of, quoted, text_literal
+from ldpsql.quoting import fields_of, quoted, text_literal
 from ldpsql.registry.agreement import check_typed, read_source, recorded_in_type, records_in, values_type_of
 from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.documents import document_text
@@ -168,7 +165,6 @@ __all__ = [
     "GUARDS",
     "MECHANISMS",
     "OF_PLACES",
-    "REQUIRED",
     "ROW",
     "SHARES",
     "SOURCES",
@@ -214,7 +210,6 @@ __all__ = [
     "Region",
     "Registry",
     "Repeated",
-    "ReportSource",
     "Scalar",
     "SetDiagnosis",
     "Settings",
@@ -225,7 +220,6 @@ __all__ = [
     "Spec",
     "Statements",
     "Step",
-    "Structs",
     "Summary",
     "Takes",
     "TextLists",
@@ -239,7 +233,6 @@ __all__ = [
     "aggregate",
     "aligned",
     "answering",
-    "arrow_fields",
     "as_struct",
     "as_structs",
     "at_once",
@@ -249,7 +242,6 @@ __all__ = [
     "check_columns",
     "check_epsilon",
     "check_files",
-    "check_line",
     "check_listed",
     "check_ordered",
     "check_reports",
@@ -282,7 +274,6 @@ __all__ = [
     "family",
     "fields_of",
     "fingerprint",
-    "finite_or_null",
     "full_prior",
     "guarded",
     "heavy_hitters",
@@ -291,7 +282,6 @@ __all__ = [
     "in_order",
     "information",
     "is_mechanism",
-    "items_of",
     "kind_of_reports",
     "learn",
     "learnt_from",

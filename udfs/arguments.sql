@@ -14,9 +14,6 @@ CREATE OR REPLACE MACRO ldp._struct(m) AS ldp._typed(m, m);
 CREATE OR REPLACE MACRO ldp._column_kind(m, of) AS
     from_json('[]', '' || __ldp_values_type(typeof([ldp._struct(m)][1]), [of][1], NULL));
 CREATE OR REPLACE MACRO ldp._kind(m) AS from_json('[]', '' || __ldp_values_type(typeof([ldp._struct(m)][1]), NULL, NULL));
--- The same if m may be false, and the type of the reports or of their counts records it.
-CREATE OR REPLACE MACRO ldp._recorded_kind(m, of, record) AS
-    from_json('[]', '' || __ldp_values_type(typeof([ldp._struct(m)][1]), [of][1], record));
 -- A value in the type of another. A mechanism without a domain has values of the type "NULL", which nothing can be cast to.
 CREATE OR REPLACE MACRO ldp._of_kind
     (value, kind "NULL") AS value,
