@@ -15,7 +15,6 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-import ldpsql.polars
 from benchmarks.figures import Figure, against, at_most, cpu_clock, in_turns, peak_mebibytes
 
 K = 100

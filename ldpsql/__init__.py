@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ldpsql.namespaces import register
+
 if TYPE_CHECKING:
     from ldpsql.bulk.charging import Charge
     from ldpsql.bulk.counts import Counts, Supports, merge, partial_counts, partial_supports
@@ -179,6 +181,8 @@ def __dir__() -> list[str]:
 # In an installation plugins/ and udfs/ are inside this folder; in a checkout they are next to it.
 if not (_here := Path(__file__).parent).joinpath("plugins").is_dir():
     __path__.append(str(_here.parent))
+
+register()
 
 # Databases that are opened from now on draw in C. Without DuckDB there is none yet, and `attach` does the same.
 if "_duckdb" in sys.modules:

@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def table(folder: Path) -> Estimate:
     """The estimate that the command answers from."""
-    return ldpsql.estimate(folder / "one.parquet", list(PERSON))
+    return ldpsql.estimate(folder / "one.parquet", column=list(PERSON))
 
 
 def asked(folder: Path, *arguments: str, columns: list[str] = COLUMNS) -> list[dict[str, Any]]:
@@ -74,7 +74,7 @@ def test_differences_are_those_of_conditions_or_of_people(folder: Path, table: E
     [row] = asked(folder, "--mean", "age", "--given", "plan=paid", "--versus", "plan=free")
     assert list(row.values()) == pytest.approx(list(table.difference("age", {"plan": "paid"}, {"plan": "free"})))
     [row] = asked(folder, "--share", "plan=paid", "--against", str(folder / "two.parquet"))
-    other = ldpsql.estimate(folder / "two.parquet", list(PERSON))
+    other = ldpsql.estimate(folder / "two.parquet", column=list(PERSON))
     assert list(row.values()) == pytest.approx(list(table.compare(other, {"plan": "paid"})))
 
 
@@ -90,7 +90,7 @@ def test_each_group_is_asked(folder: Path) -> None:
 
 
 def test_a_column_by_itself_is_asked_by_its_name(folder: Path) -> None:
-    alone = ldpsql.estimate(folder / "one.parquet", "age")
+    alone = ldpsql.estimate(folder / "one.parquet", column="age")
     [share] = asked(folder, "--share", "age=..35", columns=["age"])
     assert numbers(share) == pytest.approx(list(alone.share({"high": 35})))
     assert len(asked(folder, "--mean", "age", columns=["age"])) == 1

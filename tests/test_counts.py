@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -15,7 +17,6 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-import ldpsql.polars
 from ldpsql import Counts, merge, partial_counts, partial_supports
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidParameter, NoReports, UnknownName
 from ldpsql.functions import GroupedCounts
@@ -53,9 +54,85 @@ def test_frames_of_every_engine_give_the_same_estimate(kind: str) -> None:
     assert isinstance(frame, pl.DataFrame)
     whole = ldpsql.estimate(frame["city"], mechanism).estimate
     for source in (table, table.to_reader(100), frame, frame.lazy()):
-        assert (ldpsql.estimate(source, "city", mechanism).estimate == whole).all()
+        assert (ldpsql.estimate(source, mechanism, column="city").estimate == whole).all()
         if not isinstance(source, pa.RecordBatchReader):
             assert (ldpsql.estimate(source, column="city", mechanism=mechanism, estimator="ibu").estimate == whole).all()
+
+
+GROUPED = pl.DataFrame(
+    {
+        "re'gion": [["n", None, "S"][i % 3] for i in range(3000)],
+        "x": ldpsql.perturb([1 + i % 3 for i in range(3000)], "krr(1, [1, 2, 3])"),
+    }
+)
+ASKED: dict[str, dict[str, Any]] = {
+    "shares": {},
+    "mean": {"question": "mean"},
+    "share": {"question": "share", "of": (1, 2)},
+    "quantiles": {"question": "quantiles", "qs": [0.25, 0.75]},
+    "top": {"question": "top", "most": 2},
+}
+IN_SQL = {
+    "shares": 'SELECT unnest(k), * EXCLUDE (k) FROM ldp.estimate_by(GROUPED, x, {k: "re\'gion"}, MADE) AS t(k)',
+    "mean": 'SELECT "re\'gion", unnest(ldp.mean(x, MADE)) FROM GROUPED GROUP BY "re\'gion"',
+    "share": 'SELECT "re\'gion", unnest(ldp.share(x, MADE, [1, 2])) FROM GROUPED GROUP BY "re\'gion"',
+    "quantiles": 'SELECT "re\'gion", unnest(ldp.quantiles(x, MADE, [.25, .75]), recursive := true) FROM GROUPED GROUP BY 1',
+    "top": 'SELECT "re\'gion", unnest(ldp.top(x, MADE, 2), recursive := true) FROM GROUPED GROUP BY "re\'gion"',
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_groups_and_questions_of_every_frame_are_answered_as_in_sql(
+    con: DuckDBPyConnection, asked: str, tmp_path: Path
+) -> None:
+    con.register("GROUPED", GROUPED)
+    expected = sorted(con.sql(IN_SQL[asked].replace("MADE", "ldp.krr(1, [1, 2, 3])")).fetchall(), key=repr)
+    GROUPED.write_parquet(tmp_path / "x.parquet")
+    table = GROUPED.to_arrow()
+    frames = [
+        GROUPED,
+        GROUPED.lazy(),
+        table,
+        table.to_reader(700),
+        table.to_pandas(),
+        con.table("GROUPED"),
+        tmp_path / "x.parquet",
+    ]
+    for data in frames:
+        answers = ldpsql.estimate(data, "krr(1, [1, 2, 3])", by="re'gion", **ASKED[asked])
+        assert sorted(answers.to_polars().rows(), key=repr) == expected
+        assert answers.to_pandas().shape == (len(expected), len(expected[0]))
+        assert f"{asked} of x by re'gion under krr\nre'gion  " in repr(answers)
+    expression = pl.col("x").ldp.estimate("krr(1, [1, 2, 3])", **ASKED[asked])  # type: ignore[attr-defined]
+    for frame in (GROUPED, GROUPED.lazy()):
+        made = frame.group_by("re'gion").agg(expression).lazy().collect()
+        rows = made.explode("x", empty_as_null=True) if made["x"].dtype == pl.List else made
+        assert sorted(rows.unnest("x").rows(), key=repr) == expected
+
+
+def test_a_group_without_reports_has_no_estimate_in_polars() -> None:
+    made = pl.col("x").filter(pl.col("re'gion") == "S").ldp.estimate("krr(1, [1, 2, 3])", "inv")  # type: ignore[attr-defined]
+    lists = dict(GROUPED.group_by("re'gion").agg(made).rows())
+    assert (lists["n"], lists[None], len(lists["S"])) == (None, None, 3)
+    alone = GROUPED.filter(pl.col("re'gion") == "S").select(made)["x"].to_list()
+    assert alone == [lists["S"]]
+    assert GROUPED.clear().select(made)["x"].to_list() == [None]
+
+
+def test_questions_of_one_column_and_of_counts_are_those_of_a_frame() -> None:
+    expected = ldpsql.estimate(GROUPED, "krr(1, [1, 2, 3])", column="x", question="mean").to_arrow().to_pylist()
+    for data in (GROUPED["x"], partial_counts(GROUPED, "x")):
+        assert ldpsql.estimate(data, "krr(1, [1, 2, 3])", question="mean").to_arrow().to_pylist() == expected
+
+
+@pytest.mark.parametrize("imports", ["ldpsql, polars", "polars, ldpsql"])
+def test_polars_has_the_methods_whenever_it_is_imported(imports: str) -> None:
+    loaded = "print('polars' in sys.modules, 'ldpsql.bulk' in sys.modules)"
+    made = "polars.DataFrame({'x': ['a', 'b'] * 99}).ldp.estimate(\"krr(1, ['a', 'b'])\").estimate.sum()"
+    program = f"import sys, ldpsql; {loaded}" if imports.startswith("ldpsql") else "import sys; print(False, False)"
+    script = f"{program}; import {imports}; {loaded}; print('ldp' in vars(polars.LazyFrame), round({made}))"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, check=False, text=True)
+    assert done.stdout == "False False\nTrue False\nTrue 1\n", done.stderr
 
 
 def held(table: pa.Table, kind: str) -> pl.DataFrame | pa.Table:
@@ -79,7 +156,7 @@ def held(table: pa.Table, kind: str) -> pl.DataFrame | pa.Table:
 def test_what_engines_hold_the_same_reports_in_makes_no_difference(kind: str) -> None:
     mechanism, table = MECHANISMS["text"], reports(MECHANISMS["text"])
     whole = ldpsql.estimate(table["city"], mechanism).estimate
-    assert (ldpsql.estimate(held(table, kind), "city", mechanism).estimate == whole).all()
+    assert (ldpsql.estimate(held(table, kind), mechanism, column="city").estimate == whole).all()
     parts = [partial_counts(held(table.slice(0, 3000), kind), "city"), partial_counts(table.slice(3000), "city")]
     nothing = partial_counts(held(table.slice(0, 0), kind), "city")
     for added in (merge([*parts, nothing]), merge([nothing, *reversed(parts)]), parts[0] + parts[1]):
@@ -101,7 +178,7 @@ def test_nulls_are_left_out_and_nothing_is_refused() -> None:
     assert dict(zip(counts.reports.to_pylist(), counts.numbers.to_pylist(), strict=True)) == {"Lima": 1, "Oslo": 1}
     for empty in (pa.table({"city": pa.nulls(3, pa.string())}), pa.table({"city": pa.array([], pa.string())})):
         with pytest.raises(NoReports):
-            ldpsql.estimate(empty, "city", mechanism)
+            ldpsql.estimate(empty, mechanism, column="city")
     with pytest.raises(NoReports):
         merge([])
     with pytest.raises(UnknownName):
@@ -227,7 +304,7 @@ def test_the_namespace_perturbs_eager_lazy_and_streaming(tmp_path: Path) -> None
     ):
         assert made.schema == frame.schema
         assert made["day"].equals(frame["day"])
-        estimate = ldpsql.estimate(made, "city", mechanism, "inv")
+        estimate = ldpsql.estimate(made, mechanism, "inv", column="city")
         # four frames of four shares, each 5.5 standard errors off with probability 4e-8
         assert (abs(estimate.estimate - 0.25) < 5.5 * estimate.std_error).all()
 
@@ -237,7 +314,7 @@ def test_the_namespace_gives_reports_of_every_type(kind: str) -> None:
     frame = pl.DataFrame({"city": CITIES * 500})
     made = frame.lazy().select(pl.col("city").ldp.perturb(MECHANISMS[kind]))  # type: ignore[attr-defined]
     assert made.collect_schema() == made.collect().schema
-    assert ldpsql.estimate(made, "city", MECHANISMS[kind], "inv").diagnosis.reports == 2000
+    assert ldpsql.estimate(made, MECHANISMS[kind], "inv", column="city").diagnosis.reports == 2000
 
 
 def test_two_calls_are_two_draws_and_one_expression_is_one() -> None:

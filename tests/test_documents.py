@@ -159,7 +159,7 @@ def test_sql_python_and_the_settings_read_and_write_documents(tmp_path: Path, mo
         assert drawn.fetchall()[0] in (("Lima",), ("Oslo",))
         con.execute("CREATE TABLE people AS SELECT 'Lima' AS city")
         ldpsql.perturb_table(con, "people", "reports", {"city": "city.json"})
-        assert ldpsql.estimate(con.table("reports"), "city", mechanism).diagnosis.record == "recorded"
+        assert ldpsql.estimate(con.table("reports"), mechanism, column="city").diagnosis.record == "recorded"
         with pytest.raises(SourceRefused):
             ldpsql.perturb_table(con, "people", "others", {"city": "other.json"})
 

@@ -113,11 +113,11 @@ def test_every_mechanism_has_a_fingerprint_of_one_line_that_reads_back() -> None
 @pytest.mark.usefixtures("silent")
 def test_a_stream_and_a_table_of_arrow_keep_the_fingerprint_and_refuse_other_mechanisms(other: str) -> None:
     table = drawn()
-    ldpsql.estimate(table, "city", DREW)
-    ldpsql.estimate(table.to_reader(100), "city", DREW)
+    ldpsql.estimate(table, DREW, column="city")
+    ldpsql.estimate(table.to_reader(100), DREW, column="city")
     for frame in (table, table.to_reader()):
         with pytest.raises(OtherMechanism, match="krr\\(epsilon='1'"):
-            ldpsql.estimate(frame, "city", other)
+            ldpsql.estimate(frame, other, column="city")
 
 
 @pytest.mark.usefixtures("silent")
@@ -160,9 +160,9 @@ def test_a_folder_of_partitions_keeps_the_fingerprint_in_each_file(tmp_path: Pat
     files = [*(tmp_path / "out").rglob("*.parquet")]
     assert len(files) > 1
     for file in files:
-        assert ldpsql.estimate(pq.read_table(file), "city", DREW).diagnosis.record == "recorded"
+        assert ldpsql.estimate(pq.read_table(file), DREW, column="city").diagnosis.record == "recorded"
         with pytest.raises(OtherMechanism):
-            ldpsql.estimate(pq.read_table(file), "city", OTHERS[0])
+            ldpsql.estimate(pq.read_table(file), OTHERS[0], column="city")
 
 
 def table_of_reports(
@@ -176,10 +176,10 @@ def test_a_table_keeps_the_fingerprint_as_a_comment_of_its_column(con: DuckDBPyC
     con.execute('CREATE SCHEMA "of city"')
     for name, sql in (("reports", "reports"), ("of city.Reports", '"of city"."Reports"')):
         table_of_reports(con, name)
-        ldpsql.estimate(con.table(sql), "city", DREW)
+        ldpsql.estimate(con.table(sql), DREW, column="city")
         for other in OTHERS:
             with pytest.raises(OtherMechanism):
-                ldpsql.estimate(con.table(sql), "city", other)
+                ldpsql.estimate(con.table(sql), other, column="city")
             with pytest.raises(OtherMechanism):
                 ldpsql.estimate_groups(con, sql, "out", report="city", keys=["region"], mechanism=other)
     ldpsql.estimate_groups(con, "reports", "out", report="city", keys=["region"], mechanism=DREW)
@@ -201,9 +201,9 @@ def test_reports_are_not_appended_to_those_of_another_mechanism(con: DuckDBPyCon
     with pytest.raises(OtherMechanism):
         table_of_reports(con, mechanism=OTHERS[0], append=True)
     assert con.execute("SELECT count(*) FROM reports").fetchall() == [(2 * len(PEOPLE),)]
-    ldpsql.estimate(con.table("reports"), "city", DREW)
+    ldpsql.estimate(con.table("reports"), DREW, column="city")
     table_of_reports(con, mechanism=OTHERS[0], replace=True)
-    ldpsql.estimate(con.table("reports"), "city", OTHERS[0])
+    ldpsql.estimate(con.table("reports"), OTHERS[0], column="city")
 
 
 def test_rows_that_nobody_knows_the_mechanism_of_get_no_fingerprint(con: DuckDBPyConnection) -> None:
@@ -232,8 +232,8 @@ def test_without_a_fingerprint_a_warning_comes_once(con: DuckDBPyConnection, tmp
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(3):
-            ldpsql.estimate(table, "city", DREW)
-            ldpsql.estimate(con.table("raw"), "city", DREW)
+            ldpsql.estimate(table, DREW, column="city")
+            ldpsql.estimate(con.table("raw"), DREW, column="city")
             ldpsql.estimate_groups(con, "raw", "out", report="city", keys=["region"], mechanism=DREW, replace=True)
     assert [warning.category for warning in caught] == [UnmarkedReports]
     con.execute(f"COPY raw TO '{tmp_path / 'raw.parquet'}'")
@@ -249,7 +249,7 @@ def test_python_does_not_warn_of_what_can_hold_no_fingerprint(tmp_path: Path) ->
     assert isinstance(frame, pl.DataFrame)
     for reports in (table["city"], table["city"].to_pylist(), frame["city"]):
         ldpsql.estimate(reports, DREW)
-    ldpsql.estimate(frame, "city", DREW)
+    ldpsql.estimate(frame, DREW, column="city")
     frame.write_csv(tmp_path / "reports.csv")
     result = CliRunner().invoke(app, ["estimate", str(tmp_path / "reports.csv"), "--column", "city", "--mechanism", DREW])
     assert result.exit_code == 0
@@ -268,9 +268,9 @@ def test_a_release_into_a_table_writes_the_fingerprint(tmp_path: Path) -> None:
     with released(tmp_path) as con:
         with ldpsql.release(con, "people", {"city": "city()"}, "reports"):
             con.execute("CREATE TABLE reports AS SELECT ldp.perturb(city, city()) AS city FROM people")
-        ldpsql.estimate(con.table("reports"), "city", DREW)
+        ldpsql.estimate(con.table("reports"), DREW, column="city")
         with pytest.raises(OtherMechanism):
-            ldpsql.estimate(con.table("reports"), "city", OTHERS[0])
+            ldpsql.estimate(con.table("reports"), OTHERS[0], column="city")
 
 
 def test_a_release_does_not_break_a_transaction_that_is_still_open(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_release_does_not_break_a_transaction_that_is_still_open(tmp_path: Pat
         con.execute("COMMIT")
         assert con.execute("SELECT count(*) FROM reports").fetchall() == [(500,)]
         with pytest.raises(OtherMechanism):
-            ldpsql.estimate(con.table("reports"), "city", OTHERS[0])
+            ldpsql.estimate(con.table("reports"), OTHERS[0], column="city")
 
 
 def test_a_release_to_anything_but_a_table_is_published(tmp_path: Path) -> None:
@@ -301,24 +301,24 @@ def test_the_reports_of_a_run_of_privic_say_the_mechanism_of_each_cycle(tmp_path
         ((comment,),) = con.execute("SELECT comment FROM duckdb_columns() WHERE column_name = 'report'").fetchall()
         assert comment.splitlines() == [fingerprint(first.mechanism), fingerprint(second.mechanism)]
         with pytest.raises(OtherMechanism, match="several mechanisms"):
-            ldpsql.estimate(con.table("privic.reports"), "report", first.mechanism)
+            ldpsql.estimate(con.table("privic.reports"), first.mechanism, column="report")
 
 
 def test_a_forged_fingerprint_is_not_repeated_in_a_message() -> None:
     secret = {"ldpsql.mechanism.city": f"ldpsql:{'0' * 32} krr(1, ['a secret', 'b'])"}
     with pytest.raises(OtherMechanism) as refused:
-        ldpsql.estimate(drawn().replace_schema_metadata(secret), "city", DREW)
+        ldpsql.estimate(drawn().replace_schema_metadata(secret), DREW, column="city")
     assert "secret" not in str(refused.value)
     assert isinstance(refused.value, LdpError)
 
 
 def test_metadata_of_other_makers_are_no_hindrance() -> None:
     spark = {"org.apache.spark.sql.parquet.row.metadata": b'{"fields": [{"name": "city"}, 3]}', b"\xff": b"\xff"}
-    assert ldpsql.estimate(drawn().replace_schema_metadata(spark), "city", DREW).diagnosis.record == "unrecorded"
+    assert ldpsql.estimate(drawn().replace_schema_metadata(spark), DREW, column="city").diagnosis.record == "unrecorded"
     line = fingerprint(registry().mechanism(DREW)).replace('"', '\\"')
     row = f'{{"fields": [{{"name": "city", "metadata": {{"ldpsql.mechanism": "{line}"}}}}]}}'
     spark = {"org.apache.spark.sql.parquet.row.metadata": row.encode()}
-    assert ldpsql.estimate(drawn().replace_schema_metadata(spark), "city").diagnosis.record == "recorded"
+    assert ldpsql.estimate(drawn().replace_schema_metadata(spark), column="city").diagnosis.record == "recorded"
 
 
 def test_sql_refuses_columns_that_another_mechanism_drew(con: DuckDBPyConnection) -> None:
@@ -341,7 +341,7 @@ def test_sql_refuses_columns_that_another_mechanism_drew(con: DuckDBPyConnection
 @pytest.mark.usefixtures("unsaid")
 def test_a_warning_that_a_filter_makes_an_error_stays_what_it_is() -> None:
     with pytest.raises(UnmarkedReports, match="nothing says which mechanism drew these reports"):
-        ldpsql.estimate(drawn().replace_schema_metadata(None), "city", DREW)
+        ldpsql.estimate(drawn().replace_schema_metadata(None), DREW, column="city")
 
 
 class Coin(CategoricalMechanism):
@@ -365,9 +365,9 @@ def test_a_plugin_that_draws_otherwise_with_the_same_parameters_is_noticed_and_o
     line, changed = fingerprint(old), fingerprint(new)
     assert digits([line]) == digits([changed])
     stored = ldpsql.perturb_batches(pl.DataFrame({"city": ["Lima"] * 9}), {"city": old}).read_all()
-    ldpsql.estimate(stored, "city", old)
+    ldpsql.estimate(stored, old, column="city")
     with pytest.raises(OtherMechanism, match="with other probabilities than it has now"):
-        ldpsql.estimate(stored, "city", new)
+        ldpsql.estimate(stored, new, column="city")
     with pytest.raises(OtherMechanism, match="several mechanisms"):
         check_agreement(of_text(f"{line}\n{changed}"), new)
     before = re.sub(r"\.[0-9a-f]{16}", "", line)  # as it was written before there were digits of the channel

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 import ldpsql
-import ldpsql.polars
 from ldpsql import Epsilon, KeepOrSpread, certify, spark
 from ldpsql.channels import Letters
 from ldpsql.channels.randomness import Words

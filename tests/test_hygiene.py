@@ -19,7 +19,6 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-import ldpsql.polars
 from ldpsql import Key, privic
 from ldpsql.errors import LdpError, UnknownName
 from ldpsql.errors.wording import without_values
@@ -457,7 +456,7 @@ def test_names_of_columns_that_come_from_data_are_not_listed(form: str, tmp_path
 def test_a_csv_file_suggests_a_column_only_if_its_first_line_is_a_header(text: str, hinted: bool, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text(text)
     with pytest.raises(ldpsql.LdpError) as caught:
-        ldpsql.estimate(str(tmp_path / "people.csv"), "citty" if "city" in text else "Lina", "krr(1, ['a', 'b'])")
+        ldpsql.estimate(str(tmp_path / "people.csv"), "krr(1, ['a', 'b'])", column="citty" if "city" in text else "Lina")
     assert ("did you mean 'city'" in str(caught.value)) is hinted
     assert hinted or "the first line of a CSV file must name the columns" in str(caught.value)
 
@@ -470,4 +469,4 @@ def test_a_hint_may_name_a_column_in_the_case_that_a_file_of_text_has(
 ) -> None:
     (tmp_path / "people.csv").write_text(text)
     with pytest.raises(ldpsql.LdpError, match=f"did you mean '{named}'"):
-        ldpsql.estimate(str(tmp_path / "people.csv"), asked, "krr(1, ['a', 'b'])")
+        ldpsql.estimate(str(tmp_path / "people.csv"), "krr(1, ['a', 'b'])", column=asked)

@@ -138,13 +138,13 @@ def test_some_columns_of_a_row_are_estimated_by_their_names(tmp_path: Path) -> N
     reports = ldpsql.perturb(people(), whole)
     pq.write_table(pa.table({name: reports.field(name) for name in ("plan", "age", "paid")}), tmp_path / "reports.parquet")
     frame = pq.read_table(tmp_path / "reports.parquet")
-    pair = ldpsql.estimate(frame, ["paid", "plan"], whole)
+    pair = ldpsql.estimate(frame, whole, column=["paid", "plan"])
     assert pair.values.values.type.names == ["plan", "paid"]
-    again = ldpsql.estimate(tmp_path / "reports.parquet", ["plan", "paid"], whole)
+    again = ldpsql.estimate(tmp_path / "reports.parquet", whole, column=["plan", "paid"])
     assert pair.estimate.tolist() == again.estimate.tolist()
     options = ["-c", "plan", "-c", "paid", "-m", whole, "--format", "csv"]
     run = commands.run("estimate", str(tmp_path / "reports.parquet"), *options)
     assert run.returncode == 0, run.stderr
     assert len(run.stdout.splitlines()) == 5
     with pytest.raises(ldpsql.InvalidParameter, match="not the columns"):
-        ldpsql.estimate(frame, ["plan", "plan"], whole)
+        ldpsql.estimate(frame, whole, column=["plan", "plan"])

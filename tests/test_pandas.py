@@ -145,7 +145,7 @@ def test_reports_of_every_form_come_back_from_pandas(text: str) -> None:
     drawn = ldpsql.perturb(pd.Series(["a", "b"] * 50), text)
     expected = ldpsql.estimate(pa.array(drawn), text)
     assert ldpsql.estimate(drawn, text).values == expected.values
-    assert ldpsql.estimate(pd.DataFrame({"x": drawn}), "x", text).values == expected.values
+    assert ldpsql.estimate(pd.DataFrame({"x": drawn}), text, column="x").values == expected.values
 
 
 def test_sets_of_pairs_come_from_pandas() -> None:
@@ -154,7 +154,7 @@ def test_sets_of_pairs_come_from_pandas() -> None:
 
 
 def test_a_frame_is_estimated_counted_and_perturbed_by_batches() -> None:
-    assert ldpsql.estimate(PEOPLE, "city", KRR).estimate == pytest.approx([1 / 3] * 3)
+    assert ldpsql.estimate(PEOPLE, KRR, column="city").estimate == pytest.approx([1 / 3] * 3)
     assert ldpsql.partial_counts(PEOPLE, "city").numbers.to_pylist() == [20, 20, 20]
     drawn = ldpsql.perturb_batches(PEOPLE, {"city": KRR}, keep=["n"]).read_all()
     assert drawn.to_pydict() == PEOPLE.to_dict("list")
@@ -247,22 +247,29 @@ def test_a_refusal_names_the_type_and_says_what_to_pass(what: str) -> None:
 
 
 def test_arguments_that_do_not_fit_a_frame_or_a_column_are_explained() -> None:
-    with pytest.raises(InvalidParameter, match=r"for a frame of reports. Hint: ldpsql.estimate\(frame, 'city', mechanism\)"):
+    with pytest.raises(InvalidParameter, match=r"several columns that may hold the reports. Hint: name theirs: column='city'"):
         ldpsql.estimate(PEOPLE, KRR)
     wrong: Any
-    for wrong in (5, duckdb.connect(), None):
-        with pytest.raises(InvalidParameter, match="for a frame of reports"):
-            ldpsql.estimate(PEOPLE, wrong, KRR)
-        with pytest.raises(InvalidParameter, match="for a frame of reports"):
-            ldpsql.estimate(PEOPLE, column=wrong, mechanism=KRR)
-    with pytest.raises(InvalidParameter, match=r"for a column of reports. Hint: ldpsql.estimate\(frame\['city'\], mechanism\)"):
-        ldpsql.estimate(PEOPLE.city, "city", KRR, "ibu")
+    for wrong in (5, duckdb.connect(), [5]):
+        with pytest.raises(InvalidParameter, match="column must be a list of names of columns"):
+            ldpsql.estimate(PEOPLE, KRR, column=wrong)
+        with pytest.raises(InvalidParameter, match="by must be a list of names of columns"):
+            ldpsql.estimate(PEOPLE, KRR, column="city", by=wrong)
+    for options in ({"column": "city"}, {"by": "city"}):
+        with pytest.raises(InvalidParameter, match=r"have no names of columns. Hint: pass a frame"):
+            ldpsql.estimate(PEOPLE.city, KRR, "ibu", **options)
+    with pytest.raises(UnknownName, match=r"no question named 'meann'. Hint: did you mean 'mean'"):
+        ldpsql.estimate(PEOPLE, KRR, column="city", question="meann")
+    with pytest.raises(InvalidParameter, match=r"'share' does not take these arguments. Hint: it takes of, estimator"):
+        ldpsql.estimate(PEOPLE, KRR, column="city", question="share", off="Lima")
+    with pytest.raises(InvalidDomain, match="have no order"):  # raised by SQL
+        ldpsql.estimate(PEOPLE, KRR, column="city", question="mean")
     with pytest.raises(WrongType, match=r"pandas\.Series is not a stream of record batches"):
         ldpsql.perturb_batches(PEOPLE.city, {"city": KRR})
 
 
 def test_a_relation_of_duckdb_is_a_frame() -> None:
-    assert size(ldpsql.estimate(duckdb.sql("SELECT 'Lima' AS city"), "city", KRR)) == 1
+    assert size(ldpsql.estimate(duckdb.sql("SELECT 'Lima' AS city"), KRR, column="city")) == 1
 
 
 def test_everything_else_works_where_pandas_is_not_installed() -> None:
@@ -275,7 +282,7 @@ import ldpsql, polars as pl, numpy as np, pyarrow as pa
 for column in ({CITIES}, pa.array({CITIES}), np.array({CITIES}), pl.Series({CITIES})):
     ldpsql.perturb(column, "krr(1, {CITIES})")
 frame = pl.DataFrame({{"city": {CITIES}}})
-ldpsql.estimate(frame, "city", "krr(1, {CITIES})")
+ldpsql.estimate(frame, "krr(1, {CITIES})", column="city")
 con = ldpsql.connect()
 ldpsql.perturb_table(con, frame, "reports", {{"city": "krr(1, {CITIES})"}})
 """
@@ -314,10 +321,3 @@ def test_what_is_not_a_connection_is_refused_by_its_type(engine: sqlalchemy.Engi
     for wrong, name in ((engine, "sqlalchemy.Engine"), (closed, "sqlalchemy.Connection"), ("x.db", "str")):
         with pytest.raises(ConnectionRefused, match=rf"a {name} is not an open connection of DuckDB.*engine.connect\(\)"):
             ldpsql.attach(wrong)
-
-
-def test_a_column_with_the_name_of_a_column_gets_a_fitting_hint() -> None:
-    for mechanism in ("krr(1, ['a', 'b'])", registry().mechanism("krr(1, ['a', 'b'])")):
-        with pytest.raises(InvalidParameter, match=r"for a column of reports") as refused:
-            ldpsql.estimate(["a", "b"], "city", mechanism)
-        assert refused.value.hint == "ldpsql.estimate(frame['city'], mechanism)"

@@ -19,7 +19,6 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-import ldpsql.polars
 from ldpsql import Channel, Charge, DenseChannel, Epsilon, KeepOrSpread, Key, certify
 from ldpsql.errors import (
     BudgetExceeded,

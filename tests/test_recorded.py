@@ -113,8 +113,8 @@ def test_files_are_estimated_without_a_mechanism_in_python_and_on_the_command_li
     path = tmp_path / name
     with duckdb.connect() as con:
         ldpsql.perturb_copy(con, PEOPLE, path, {"city": DREW}, keep=["region"])
-    from_file = ldpsql.estimate(path, "city")
-    assert from_file.estimate.tolist() == ldpsql.estimate(str(path), "city", DREW).estimate.tolist()
+    from_file = ldpsql.estimate(path, column="city")
+    assert from_file.estimate.tolist() == ldpsql.estimate(str(path), DREW, column="city").estimate.tolist()
     assert list(from_file.values.texts) == CITIES
     for arguments in (["city"], ["--column", "city"]):
         ran = CliRunner().invoke(app, ["estimate", str(path), *arguments, "--format", "csv"])
@@ -128,8 +128,8 @@ def test_text_files_record_no_mechanism(tmp_path: Path) -> None:
     with duckdb.connect() as con:
         ldpsql.perturb_copy(con, PEOPLE, tmp_path / "out.csv", {"city": DREW})
     with pytest.raises(MechanismUnrecorded):
-        ldpsql.estimate(tmp_path / "out.csv", "city")
-    assert ldpsql.estimate(tmp_path / "out.csv", "city", DREW).estimate.sum() == pytest.approx(1)
+        ldpsql.estimate(tmp_path / "out.csv", column="city")
+    assert ldpsql.estimate(tmp_path / "out.csv", DREW, column="city").estimate.sum() == pytest.approx(1)
     refused = CliRunner().invoke(app, ["estimate", str(tmp_path / "out.csv"), "city"]).exception
     assert isinstance(refused, MechanismUnrecorded)
 
@@ -138,8 +138,8 @@ def test_tables_counts_and_groups_are_estimated_without_a_mechanism(reports: Duc
     counts = ldpsql.partial_counts(reports.table("reports"), "city")
     expected = ldpsql.estimate(counts, DREW).estimate.tolist()
     assert ldpsql.estimate(counts).estimate.tolist() == expected
-    assert ldpsql.estimate(reports.table("reports"), "city").estimate.tolist() == expected
-    assert ldpsql.estimate(reports.table("reports"), "city", estimator="inv").estimate.sum() == pytest.approx(1)
+    assert ldpsql.estimate(reports.table("reports"), column="city").estimate.tolist() == expected
+    assert ldpsql.estimate(reports.table("reports"), estimator="inv", column="city").estimate.sum() == pytest.approx(1)
     assert ldpsql.estimate_groups(reports, "reports", "out", report="city", keys=["region"]) == 2
     for column in (["Lima"], reports.table("reports").select("city").to_arrow_table()["city"]):
         with pytest.raises(MechanismUnrecorded):

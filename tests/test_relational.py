@@ -194,7 +194,7 @@ def test_every_linear_inversion_is_that_of_ldpsql_to_twelve_digits(text: str, co
         part = con.table("reports").filter(f"region IS {test}")
         own = [row[1:] for row in rows if row[0] == region]
         assert {row[5:] for row in own} == {(float(len(part)), 0.0)}
-        estimate = ldpsql.estimate(part, "x", text, "inv(misfit='allow')")
+        estimate = ldpsql.estimate(part, text, "inv(misfit='allow')", column="x")
         assert [row[0] for row in own] == estimate.values.values.to_pylist()
         theirs = np.array([getattr(estimate, field) for field in FIELDS]).T
         np.testing.assert_allclose(np.array([row[1:5] for row in own], dtype=np.float64), theirs, rtol=0, atol=1e-12)

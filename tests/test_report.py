@@ -92,7 +92,7 @@ def test_an_estimate_shows_itself_in_a_notebook_as_a_table_with_a_chart() -> Non
     assert html.count("<rect") == 2
     assert "<script>" not in html
     many = ldpsql.estimate(list(range(300)) * 10, f"krr(epsilon=8, domain={list(range(300))})")._repr_html_()
-    assert "100 more values" in many
+    assert "240 more rows" in many
 
 
 def test_a_picture_of_many_rows_is_drawn() -> None:

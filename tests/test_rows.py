@@ -39,7 +39,7 @@ from ldpsql.errors import (
 from ldpsql.functions import audit, fingerprint, plan_tables, registry, text_literal
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import TOTAL, Product, exp_below
-from ldpsql.polars import LdpFrame, LdpNamespace
+from ldpsql.polars import LdpExpr, LdpFrame
 from ldpsql.testing import check_mechanism, examples
 from tests import seeds
 from tests.commands import app
@@ -327,15 +327,15 @@ def test_reports_that_were_drawn_column_by_column_are_reports_of_the_row() -> No
             con.table("t"),
         ]
         for frame in frames:
-            assert ldpsql.estimate(frame, ["city", "adult"], TWO).estimate == pytest.approx(expected, abs=1e-7)
-    assert ldpsql.estimate(pa.table({"r": struct}), "r", TWO).estimate == pytest.approx(expected, abs=1e-7)
+            assert ldpsql.estimate(frame, TWO, column=["city", "adult"]).estimate == pytest.approx(expected, abs=1e-7)
+    assert ldpsql.estimate(pa.table({"r": struct}), TWO, column="r").estimate == pytest.approx(expected, abs=1e-7)
 
 
 def test_columns_that_are_not_those_of_the_row_are_refused() -> None:
     table = pa.table({"city": ["Lima"], "adult": [True], "x": [1]})
     for names, text in ((["city", "x"], TWO), (["city", "adult"], CITY), (["adult"], TWO)):
         with pytest.raises((InvalidParameter, ImpossibleReport)):
-            ldpsql.estimate(table, names, text)
+            ldpsql.estimate(table, text, column=names)
 
 
 def test_a_row_that_reports_some_columns_says_something_about_these() -> None:
@@ -510,10 +510,10 @@ def test_several_columns_in_bulk_are_the_columns_of_the_row(tmp_path: Path) -> N
         ldpsql.perturb_copy(con, str(source), str(out), TWO)
     drawn = pq.read_table(out)
     assert drawn.column_names == ["city", "adult"]
-    assert ldpsql.estimate(drawn, ["city", "adult"], TWO).diagnosis.reports == 500
-    assert ldpsql.estimate(out, ["city", "adult"]).diagnosis.realised_epsilon == pytest.approx(1.5)
+    assert ldpsql.estimate(drawn, TWO, column=["city", "adult"]).diagnosis.reports == 500
+    assert ldpsql.estimate(out, column=["city", "adult"]).diagnosis.realised_epsilon == pytest.approx(1.5)
     with pytest.raises(OtherMechanism):
-        ldpsql.estimate(drawn, ["city", "adult"], TWO.replace("krr(1,", "krr(2,"))
+        ldpsql.estimate(drawn, TWO.replace("krr(1,", "krr(2,"), column=["city", "adult"])
     assert LdpFrame(pl.DataFrame(table)).perturb(TWO).columns == ["city", "adult"]
     assert ldpsql.perturb_batches(table, TWO).read_all().column_names == ["city", "adult"]
     with pytest.raises(InvalidParameter, match="name of its column"):
@@ -522,7 +522,7 @@ def test_several_columns_in_bulk_are_the_columns_of_the_row(tmp_path: Path) -> N
 
 def test_polars_perturbs_struct_columns() -> None:
     frame = pl.DataFrame(pa.Table.from_struct_array(pa.chunked_array([people(200)])))
-    drawn = frame.select(LdpNamespace(pl.struct("city", "adult")).perturb(TWO))["city"]
+    drawn = frame.select(LdpExpr(pl.struct("city", "adult")).perturb(TWO))["city"]
     assert drawn.dtype == pl.Struct({"city": pl.String, "adult": pl.Boolean})
     assert ldpsql.estimate(drawn, TWO).diagnosis.reports == 200
     assert ldpsql.perturb(frame.to_struct("p"), TWO).dtype == drawn.dtype

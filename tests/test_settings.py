@@ -62,7 +62,7 @@ def test_the_names_of_a_connection_are_mechanisms_in_functions_that_take_it(tmp_
         ldpsql.perturb_copy(con, "people", tmp_path / "reports.parquet", {"city": "borough"})
         ldpsql.perturb_table(con, "people", "reports", {"city": "Borough"})
         assert con.sql("SELECT count(*) FROM reports").fetchall() == [(20,)]
-        assert ldpsql.estimate(con.table("reports"), "city", text).diagnosis.record == "recorded"
+        assert ldpsql.estimate(con.table("reports"), text, column="city").diagnosis.record == "recorded"
         with pytest.raises(UnknownName, match="no mechanism named 'town'"):
             ldpsql.perturb_table(con, "people", "others", {"city": "town"})
         if catalog == "ldp":

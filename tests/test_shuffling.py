@@ -19,7 +19,6 @@ import pytest
 from duckdb import DuckDBPyConnection
 from scipy.stats import chi2
 
-import ldpsql.polars  # noqa: F401  # adds a namespace to frames
 from ldpsql import perturb_copy, perturb_table
 from ldpsql.bulk.shuffling import Scattered, permutation, scatter
 from ldpsql.bulk.sinks import Form

@@ -15,7 +15,6 @@ import pytest
 from typer.testing import CliRunner
 
 import ldpsql
-import ldpsql.polars
 from ldpsql import Key, certify
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, NotReleased, OutsidePolicy, RowBudgetExceeded, UnknownName
 from ldpsql.functions import Registry, registry
@@ -256,7 +255,7 @@ def test_the_command_line_takes_the_name_of_a_policy_after_table(tmp_path: Path)
     ran = CliRunner().invoke(app, [*perturb, "out.parquet", "--table", "people"])
     assert ran.exit_code == 0, ran.output
     assert pl.read_parquet(tmp_path / "out.parquet").columns == ["city", "age", "sex", "region"]
-    assert ldpsql.estimate(tmp_path / "out.parquet", "age").values.texts
+    assert ldpsql.estimate(tmp_path / "out.parquet", column="age").values.texts
     duckdb.connect("w.duckdb").close()
     assert CliRunner().invoke(app, [*perturb, "reports", "--table", "people", "--database", "w.duckdb"]).exit_code == 0
     with duckdb.connect("w.duckdb") as con:

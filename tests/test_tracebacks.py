@@ -19,7 +19,6 @@ import pyarrow as pa
 import pytest
 
 import ldpsql
-import ldpsql.polars
 from ldpsql import Counts, Domain, Key, Ledger, Policy
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import boundary
@@ -237,10 +236,10 @@ FAILURES: dict[str, Callable[[Path], object]] = {
     "synthesize: a frame": lambda _: ldpsql.synthesize(frame(), 9),
     "estimate: a column": lambda _: ldpsql.estimate(frame()["city"], KRR),
     "estimate: bits": lambda _: ldpsql.estimate(frame()["n"], OUE),
-    "estimate: a frame": lambda _: ldpsql.estimate(frame(), "city", KRR),
-    "estimate: a lazy frame": lambda _: ldpsql.estimate(frame().lazy(), "city", KRR),
-    "estimate: a stream": lambda _: ldpsql.estimate(reader(), "city", KRR),
-    "estimate: a broken stream": lambda _: ldpsql.estimate(broken(), "city", KRR),
+    "estimate: a frame": lambda _: ldpsql.estimate(frame(), KRR, column="city"),
+    "estimate: a lazy frame": lambda _: ldpsql.estimate(frame().lazy(), KRR, column="city"),
+    "estimate: a stream": lambda _: ldpsql.estimate(reader(), KRR, column="city"),
+    "estimate: a broken stream": lambda _: ldpsql.estimate(broken(), KRR, column="city"),
     "estimate: counts": lambda _: ldpsql.estimate(counts([CANARY], [3]), KRR),
     "estimate: too few arguments": lambda _: ldpsql.estimate(frame(), KRR),
     "estimate: no such estimator": lambda _: ldpsql.estimate([CANARY], KRR, "ibuu"),

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 import ldpsql
-import ldpsql.polars
 from ldpsql import Charge
 from ldpsql.bulk.sources import Frame
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LedgerMissing, UnchargedReports, UnknownName, WrongType

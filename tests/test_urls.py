@@ -61,9 +61,9 @@ def files(url: str) -> Any:
 def test_a_url_is_a_source_and_a_destination_and_remembers_the_mechanism(base: str, con: DuckDBPyConnection) -> None:
     drawn = ldpsql.perturb_copy(con, f"{base}/people.parquet", f"{base}/reports.parquet", {"city": CITY}, keep=["region"])
     assert drawn.rows == ROWS
-    assert ldpsql.estimate(f"{base}/reports.parquet", "city").diagnosis.reports == ROWS
+    assert ldpsql.estimate(f"{base}/reports.parquet", column="city").diagnosis.reports == ROWS
     with pytest.raises(OtherMechanism):
-        ldpsql.estimate(f"{base}/reports.parquet", "city", "krr(2, ['Lima', 'Oslo', 'Rome'])")
+        ldpsql.estimate(f"{base}/reports.parquet", "krr(2, ['Lima', 'Oslo', 'Rome'])", column="city")
     ldpsql.perturb_table(con, Path(f"{base}/people.parquet"), "reports", {"city": CITY})
     assert con.execute("SELECT count(*) FROM reports").fetchone() == (ROWS,)
     assert ldpsql.estimate_groups(con, f"{base}/reports.parquet", "by_region", report="city", keys=["region"]) == 2
@@ -74,7 +74,7 @@ def test_a_url_is_a_source_and_a_destination_and_remembers_the_mechanism(base: s
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".csv.gz", ".json", ".arrow"])
 def test_every_form_is_written_to_a_url_and_read_from_it(base: str, suffix: str, con: DuckDBPyConnection) -> None:
     ldpsql.perturb_copy(con, f"{base}/people.parquet", f"{base}/reports{suffix}", {"city": CITY}, keep=["region"])
-    assert ldpsql.estimate(f"{base}/reports{suffix}", "city", CITY).diagnosis.reports == ROWS
+    assert ldpsql.estimate(f"{base}/reports{suffix}", CITY, column="city").diagnosis.reports == ROWS
 
 
 def test_a_folder_and_a_pattern_at_a_url_are_sources(base: str, con: DuckDBPyConnection, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_run_that_is_killed_publishes_all_or_nothing_and_can_be_resumed(store:
     assert files(store).exists(out) == (when == "after the upload")
     assert start("never", "resume") == 0
     files(store).invalidate_cache()
-    assert ldpsql.estimate(out, "city").diagnosis.reports == ROWS
+    assert ldpsql.estimate(out, column="city").diagnosis.reports == ROWS
 
 
 def test_messages_show_urls_without_secrets_and_say_what_to_install(con: DuckDBPyConnection, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_messages_show_urls_without_secrets_and_say_what_to_install(con: DuckDBP
             ldpsql.perturb_copy(con, source, tmp_path / "out.parquet", {"city": CITY})
         assert "s3cret" not in f"{caught.value}{caught.value.hint}"
     with pytest.raises(SourceRefused, match="nothing here opens URLs of the scheme 'gs'"):
-        ldpsql.estimate("gs://bucket/reports.parquet", "city", CITY)
+        ldpsql.estimate("gs://bucket/reports.parquet", CITY, column="city")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from inspect import signature
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 import duckdb
 import numpy as np
@@ -18,7 +17,8 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.columns import drawn_apart, row_of, row_part
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
-from ldpsql.bulk.sources import Column, Frame, batches_of, source_of, sql_of, stream
+from ldpsql.bulk.queries import Reports, in_order, shares
+from ldpsql.bulk.sources import Column, Frame, batches_of, check_columns, names_of, source_of, sql_of, stream
 from ldpsql.domains.arrays import (
     column_of,
     is_frame,
@@ -32,16 +32,20 @@ from ldpsql.domains.columns import plain, with_nulls
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import arrow_fields, struct_text
 from ldpsql.engine.threads import one_thread
-from ldpsql.errors import InvalidParameter, NoReports
+from ldpsql.errors import InvalidParameter, NoReports, UnknownName
 from ldpsql.errors.boundary import withheld
+from ldpsql.errors.wording import of_sql
 from ldpsql.estimates.asked import Asked, PlanQuestion
 from ldpsql.estimates.bootstrap import RUNS, Metric, MetricName, SimulatedError, Simulation, simulated_errors
 from ldpsql.estimates.conditions import column_place, values_of
 from ldpsql.estimates.estimate import Estimate, estimate_likelihood
 from ldpsql.estimates.example import example_of
-from ldpsql.estimates.fitting import estimator_of_top
+from ldpsql.estimates.fitting import estimator_of_shares, estimator_of_top
+from ldpsql.estimates.question import is_table
 from ldpsql.estimates.questions import Candidate, Estimators, answers_to
-from ldpsql.estimates.rappor_files import Rows, collection_shares
+from ldpsql.estimates.rappor_files import Rows as FileRows
+from ldpsql.estimates.rappor_files import collection_shares
+from ldpsql.estimates.shown import Rows
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, column_likelihood, counted_likelihood
 from ldpsql.inference.counts import GroupedCounts
@@ -50,6 +54,7 @@ from ldpsql.inference.mixed import Mixed, of_lists
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.foreign import Format, read_foreign
 from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.mechanisms.spec import sql_literal
 from ldpsql.names import EMS, IBU, INV
 from ldpsql.outcomes.moments import Moments, RawRows, sums_sql
 from ldpsql.outcomes.regression import Design, Regression, check_family, linear, logistic
@@ -58,77 +63,202 @@ from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.agreement import Fingerprints, check_agreement, of_type, recorded
 from ldpsql.registry.registry import registry
+from ldpsql.sql.attach import connect
+from ldpsql.sql.named import sql_call
 from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, strings_of
 from ldpsql.strings.hitters import heavy_hitters as search_groups
 
+Drew: TypeAlias = Mechanism | str | Mapping[Any, Mechanism | str] | None
+Data: TypeAlias = "Frame | Column | Counts | os.PathLike[str]"
+
 
 @overload
 def estimate(
-    reports: Frame | os.PathLike[str],
-    column: str | Sequence[str],
-    mechanism: Mechanism | str | None = None,
+    data: Data,
+    mechanism: Drew = None,
     estimator: Estimator | str | None = None,
+    *,
+    column: str | Sequence[str] | None = None,
 ) -> Estimate: ...
 
 
 @overload
 def estimate(
-    reports: Column | Counts,
-    mechanism: Mechanism | str | Mapping[Any, Mechanism | str] | None = None,
+    data: Data,
+    mechanism: Drew = None,
     estimator: Estimator | str | None = None,
-) -> Estimate: ...
+    *,
+    column: str | Sequence[str] | None = None,
+    by: str | Sequence[str],
+    question: str | None = None,
+    **arguments: Any,
+) -> Rows: ...
+
+
+@overload
+def estimate(
+    data: Data,
+    mechanism: Drew = None,
+    estimator: Estimator | str | None = None,
+    *,
+    column: str | Sequence[str] | None = None,
+    question: str,
+    **arguments: Any,
+) -> Rows: ...
 
 
 @withheld
-def estimate(reports: Any, *arguments: Any, **options: Any) -> Estimate:
-    """Estimate the distribution of the values from reports; NULL reports are left out.
+def estimate(
+    data: Data,
+    mechanism: Drew = None,
+    estimator: Estimator | str | None = None,
+    *,
+    column: str | Sequence[str] | None = None,
+    by: str | Sequence[str] = (),
+    question: str | None = None,
+    **arguments: Any,
+) -> Estimate | Rows:
+    """Estimate the distribution of the values from reports, or the answer to a question; NULL reports are left out.
 
-        estimate(reports, mechanism, estimator=None)            a list, an Arrow, NumPy, Polars or pandas column, or `Counts`
-        estimate(frame, column, mechanism, estimator=None)      a Polars or pandas frame, an Arrow table or stream, a relation
-        estimate(Path(...), column, mechanism, estimator=None)  a Parquet, CSV, JSON or Arrow file, or a folder of Parquet files
+    A frame is counted by its own engine, and a stream batch by batch, so neither has to fit into memory; of groups and
+    questions, the columns that are needed do.
 
-    For the mechanism of a row, ``column`` may also be the list of its columns. Each report may be a list of all reports of a
-    person. A mapping from levels to mechanisms is for a column of structs with the fields ``level`` and ``report``.
+    Args:
+        data: a frame of Polars, pandas or Arrow, a stream, a relation of DuckDB, the path of a file or of a folder of Parquet
+            files, a list or a column of reports, or `Counts` of them. Each report may be a list of all reports of a person.
+        mechanism: what drew the reports. It may be left out if they record it; if they do not, a warning says so once. A
+            mapping from levels to mechanisms is for a column of structs with the fields ``level`` and ``report``.
+        estimator: the estimator, ``ibu`` by default.
+        column: the column of the reports in a frame, or the columns of a row; by default those that are not in ``by``, if it is
+            only one, or if the mechanism is one of a row.
+        by: the columns that define groups.
+        question: what to answer instead of the shares of all values: the name of a function that takes reports in SQL, such as
+            ``mean``, ``median``, ``share`` or ``top``.
+        **arguments: the arguments of the question, such as ``of="age"``, ``q=0.9`` or ``most=3``.
 
-    A frame is counted by its own engine, and a stream batch by batch, so neither has to fit into memory. A table of DuckDB, an
-    Arrow table, a stream, a file and counts may name the mechanism that drew their reports. Then ``mechanism`` may be left out.
-    If they name none, a warning says so once. The estimator is ``ibu`` if it is left out.
+    Returns:
+        Without groups and a question an `Estimate`, otherwise a table: the columns of ``by``, then what the SQL function
+        returns, or the value, its estimate, std_error, low, high, and the number of reports n. Both print themselves, and have
+        ``to_polars``, ``to_pandas`` and ``to_arrow``.
 
     Raises:
         ImpossibleReport, NotReports, NoReports: if the values cannot be reports of the mechanism.
         OtherMechanism: if the frame or the counts name another mechanism that drew them.
         MechanismUnrecorded: if no mechanism is passed, and none is named.
-        InvalidParameter: if the arguments are not those for a column, or for a frame.
+        InvalidParameter: if the column of the reports must be named, or there are no columns.
 
     """
-    frame = isinstance(reports, str | os.PathLike) or is_frame(reports)
-    call = _of_frame if frame else _of_reports
-    try:
-        signature(call).bind(reports, *arguments, **options)
-        # The name of a column precedes the mechanism for a frame, and only for a frame.
-        name = arguments[0] if arguments else options.get("column", "")
-        may_name_columns = isinstance(name, Sequence) and not (_is_mechanism(name) and "(" in name)
-        fits = may_name_columns if frame else len(arguments) < 2 or not _is_mechanism(arguments[1])
-    except TypeError:
-        fits = False
-    if not fits:
-        what, needed = ("frame", "frame, 'city', mechanism") if frame else ("column", "frame['city'], mechanism")
-        raise InvalidParameter(f"these are not the arguments for a {what} of reports", f"ldpsql.estimate({needed})")
-    return call(reports, *arguments, **options)
+    keys, columns = _names(by, "by"), _names(column or (), "column")
+    frame = isinstance(data, str | os.PathLike) or is_frame(data)
+    if not frame and (columns or keys):
+        raise InvalidParameter("one column of reports, or counts, have no names of columns", "pass a frame")
+    if isinstance(mechanism, Mapping):
+        if frame or question is not None:
+            hint = "estimate(column_of_structs, mechanisms).ask('mean')"
+            raise InvalidParameter("mechanisms by level are for a column of reports with levels, without a question", hint)
+        return _of_reports(data, mechanism, estimator)
+    if frame:
+        columns = columns or _columns(data, mechanism, keys)
+    if keys or question is not None:
+        return _asked(data, columns, mechanism, estimator, keys=keys, question=question, arguments=arguments)
+    return _of_frame(data, columns, mechanism, estimator) if columns else _of_reports(data, mechanism, estimator)
 
 
-def _is_mechanism(argument: Any) -> bool:
-    name = argument.partition("(")[0].strip() if isinstance(argument, str) else None
-    return isinstance(argument, Mechanism) or name in registry().mechanisms or name in registry().named
+def _names(argument: str | Sequence[str], parameter: str) -> list[str]:
+    return [argument] if isinstance(argument, str) else list(names_of(argument, parameter))
+
+
+def _columns(data: Any, mechanism: Mechanism | str | None, keys: list[str]) -> list[str]:
+    """Return the columns that are not keys, if they can only be those of the reports."""
+    if isinstance(data, str | os.PathLike):
+        with duckdb.connect() as con:
+            names = source_of(con, Place.of(os.fspath(data))).names
+    elif is_pandas_frame(data):
+        names = pandas_names(data)
+    else:
+        names = data.collect_schema().names() if isinstance(data, pl.LazyFrame | pl.DataFrame) else _schema_of(data)
+    left = [name for name in names if name not in keys]
+    if len(left) != 1 and not (mechanism is not None and is_table(registry().mechanism(mechanism))):
+        raise InvalidParameter("the frame has several columns that may hold the reports", "name theirs: column='city'")
+    return left
+
+
+def _schema_of(data: Any) -> list[str]:
+    return list(data.columns if isinstance(data, duckdb.DuckDBPyRelation) else getattr(data, "schema", pa.schema([])).names)
+
+
+def _asked(
+    data: Any,
+    columns: list[str],
+    mechanism: Mechanism | str | None,
+    estimator: Estimator | str | None,
+    *,
+    keys: list[str],
+    question: str | None,
+    arguments: dict[str, Any],
+) -> Rows:
+    """Return the answers for each group, from SQL; without columns the data are one column, or counts."""
+    with connect() as con:
+        if columns:
+            table, drawn_by = _in_sql(con, data, columns, [*columns, *keys], mechanism)
+        else:
+            drawn_by, table = _mechanism(data, mechanism), text_literal(quoted(_ROWS))
+            columns = ["report"]
+            con.register(_ROWS, pa.table([_maps(data) if isinstance(data, Counts) else column_of(data)], columns))
+        report = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
+        named = {} if estimator is None else {"estimator": str(registry().estimator(estimator))}
+        options = "".join(f", {quoted(name)} := {sql_literal(value)}" for name, value in (named | arguments).items())
+        if question is None:
+            method = registry().estimator(estimator or estimator_of_shares(drawn_by))
+            query = shares(Reports(con, table, report, drawn_by, method), keys)
+        else:
+            query = in_order(f"ldp.{quoted(question)}({report}, {sql_call(drawn_by, con)}{options})", table, keys)
+        try:
+            answers = con.sql(query).to_arrow_table()
+        except duckdb.Error as error:
+            raise of_sql(error) or _not_asked(con, question or "", error) from None
+    title = " by ".join([f"{question or 'shares'} of {', '.join(columns)}", *([", ".join(keys)] if keys else [])])
+    return Rows(f"{title} under {drawn_by.name}", answers)
+
+
+def _not_asked(con: DuckDBPyConnection, question: str, error: duckdb.Error) -> Exception:
+    """Return the error for a question that does not exist, or does not take these arguments."""
+    functions = con.sql("SELECT function_name, parameters FROM duckdb_functions() WHERE database_name = 'ldp'").fetchall()
+    own = [", ".join(parameters[2:]) for name, parameters in functions if name == question.lower()]
+    if not own:
+        return UnknownName("question", question, {name for name, _ in functions if not name.startswith("_")})
+    if isinstance(error, duckdb.BinderException):
+        return InvalidParameter(f"'{question}' does not take these arguments", f"it takes {max(own, key=len)}")
+    return error
+
+
+def _maps(counts: Counts) -> pa.Array:
+    return pa.MapArray.from_arrays([0, len(counts.reports)], counts.reports, counts.numbers)
+
+
+def _in_sql(
+    con: DuckDBPyConnection, data: Any, columns: list[str], wanted: list[str], mechanism: Mechanism | str | None
+) -> tuple[str, Mechanism]:
+    """Return what ``query_table`` takes for columns of a frame or a file, and the mechanism of its reports."""
+    if isinstance(data, str | os.PathLike):
+        path = os.fspath(data)
+        drawn_by, _ = drawn_by_columns(columns, mechanism, lambda name: of_source(con, path, name))
+        return sql_of(con, path, wanted), drawn_by
+    drawn_by, _ = drawn_by_columns(columns, mechanism, lambda name: of_frame(data, name))
+    chosen = list(dict.fromkeys(wanted))
+    reader = stream(data.select(chosen).collect() if isinstance(data, pl.LazyFrame) else data, chosen)
+    check_columns(chosen, reader.schema.names)
+    empty = reader.schema.empty_table().select(chosen)
+    con.register(_ROWS, pa.Table.from_batches((batch.select(chosen) for batch in batches_of(reader)), empty.schema))
+    return text_literal(quoted(_ROWS)), drawn_by
 
 
 def _of_frame(
     reports: Frame | str | os.PathLike[str],
-    column: str | Sequence[str],
-    mechanism: Mechanism | str | None = None,
-    estimator: Estimator | str | None = None,
+    columns: list[str],
+    mechanism: Mechanism | str | None,
+    estimator: Estimator | str | None,
 ) -> Estimate:
-    columns = [column] if isinstance(column, str) else list(column)
     if isinstance(reports, str | os.PathLike):
         path = os.fspath(reports)
         with duckdb.connect() as con:
@@ -437,16 +567,10 @@ def regression(
         NotApplicable: if the reports do not determine the coefficients.
 
     """
-    columns, model = [column] if isinstance(column, str) else list(column), Model(y, tuple(x), **options)
-    wanted = list(dict.fromkeys([*columns, *model.raw]))
+    columns, model = _names(column, "column"), Model(y, tuple(x), **options)
     with duckdb.connect() as con:
-        if isinstance(reports, str | os.PathLike):
-            path = os.fspath(reports)
-            drawn_by, _ = drawn_by_columns(columns, mechanism, lambda name: of_source(con, path, name))
-            return model.fit(con, sql_of(con, path, wanted), columns, drawn_by)
-        drawn_by, _ = drawn_by_columns(columns, mechanism, lambda name: of_frame(reports, name))
-        con.register(_ROWS, stream(reports.collect() if isinstance(reports, pl.LazyFrame) else reports, wanted))
-        return model.fit(con, text_literal(quoted(_ROWS)), columns, drawn_by)
+        table, drawn_by = _in_sql(con, reports, columns, [*columns, *model.raw], mechanism)
+        return model.fit(con, table, columns, drawn_by)
 
 
 def _listed(column: pa.Array) -> pa.ListArray:
@@ -509,7 +633,7 @@ def rappor_shares(params: Any, counts: Any, map: Any, rate: float = 0.05) -> pl.
     return pl.DataFrame(table)
 
 
-def _rows(con: DuckDBPyConnection, source: Any) -> Rows:
+def _rows(con: DuckDBPyConnection, source: Any) -> FileRows:
     """Return the rows of a file or a frame as SQL passes them, through JSON."""
     is_path = isinstance(source, str | os.PathLike)
     table = sql_of(con, os.fspath(source)) if is_path else text_literal(_FRAME)

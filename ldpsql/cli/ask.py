@@ -115,7 +115,7 @@ def outcome(
 
     Example: ldpsql outcome policies.parquet ethnicity --of premium --weight w
     """
-    from ldpsql.cli.queries import in_order
+    from ldpsql.bulk.queries import in_order
     from ldpsql.quoting import quoted, text_literal
     from ldpsql.sql.named import sql_call
 

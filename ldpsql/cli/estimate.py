@@ -158,6 +158,7 @@ def estimates(
 
     Reports of another library are read in the format ``read``.
     """
+    from ldpsql.bulk.queries import shares
     from ldpsql.cli import queries
     from ldpsql.quoting import text_literal
     from ldpsql.sql.named import sql_call
@@ -170,7 +171,7 @@ def estimates(
         if on:
             query = queries.rectangles(reports, keys, on)
         elif top is None:
-            query = queries.shares(reports, keys)
+            query = shares(reports, keys)
         else:
             query = queries.top_values(reports, keys, top, named=bool(estimator))
         return reports.con.sql(query).to_arrow_table()

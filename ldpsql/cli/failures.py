@@ -12,7 +12,7 @@ from typing import NamedTuple
 import duckdb
 
 from ldpsql.errors import Interrupted, LdpError
-from ldpsql.errors.wording import of_ldpsql, of_macro, withheld_message, without_values
+from ldpsql.errors.wording import of_sql, withheld_message, without_values
 
 _MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
 _NO_OVERLOAD = re.compile(r"Macro \w+\(\) does not support the supplied arguments")
@@ -83,9 +83,8 @@ def failure(error: Exception | KeyboardInterrupt, typed: str) -> Failure:
 
 
 def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
-    if quoted := of_ldpsql(error) or of_macro(error, typed):
-        exit_codes = {cls.code: cls.exit_code for cls in _tree(LdpError)}
-        return Failure(quoted[1], quoted[2], quoted[3] or "", exit_codes.get(quoted[1], 1))
+    if ours := of_sql(error, typed):
+        return Failure(ours.code, ours.message, ours.hint, ours.exit_code)
     if explained := next((words for text, words in _EXPLAINED.items() if text in str(error)), None):
         return Failure("LDP903", *explained, 1)
     message = without_values(error, typed)
@@ -134,7 +133,3 @@ def _about_a_plugin(message: str) -> str:
         plugin for plugin in registry().plugins if missing and plugin.status != "ok" and plugin.name == missing[1].lower()
     ]
     return f"the plugin '{unused[0].name}' is {unused[0].status}: {unused[0].reason}" if unused else ""
-
-
-def _tree(cls: type[LdpError]) -> list[type[LdpError]]:
-    return [cls, *(leaf for child in cls.__subclasses__() for leaf in _tree(child))]

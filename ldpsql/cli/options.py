@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ldpsql.bulk.charging import Charge
     from ldpsql.bulk.orders import Progress
-    from ldpsql.estimators.base import Estimator
+    from ldpsql.bulk.queries import Reports
     from ldpsql.mechanisms.base import Mechanism
 
 
@@ -245,22 +245,13 @@ def existing(database: str) -> str:
     return database
 
 
-class Reports(NamedTuple):
-    """Reports that a command reads: the table and the expression of the reports in SQL, and what estimates them."""
-
-    con: DuckDBPyConnection
-    table: str
-    reports: str
-    mechanism: Mechanism
-    estimator: Estimator
-
-
 @contextmanager
 def reading(
     sources: list[str], columns: list[str], keys: list[str], mechanism: str | None, estimator: str, database: str
 ) -> Iterator[list[Reports]]:
     """Open sources of reports of one mechanism, after a check that none records another; see `drawn_by` and `compared`."""
     from ldpsql.bulk.columns import drawn_apart, row_part
+    from ldpsql.bulk.queries import Reports
     from ldpsql.bulk.sources import sql_of
     from ldpsql.engine.functions import struct_text
     from ldpsql.estimates.fitting import estimator_of_shares
@@ -312,10 +303,12 @@ def of_table(table: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def write_rows(rows: Iterable[Mapping[str, Any]], form: Format) -> None:
-    """Write rows, all with the same keys: as aligned columns that awk can read, JSON, JSON lines or CSV.
+    """Write rows, all with the same keys: as aligned columns, rounded to their errors, or JSON, JSON lines or CSV.
 
     Only aligned columns need all rows in memory.
     """
+    from ldpsql.estimates.shown import aligned, cells
+
     out = sys.stdout
     if form is Format.JSON:
         _write_json(rows)
@@ -323,11 +316,8 @@ def write_rows(rows: Iterable[Mapping[str, Any]], form: Format) -> None:
         out.writelines(json.dumps(_plain(row), default=str) + "\n" for row in rows)
     elif form is Format.CSV:
         csv.writer(out, lineterminator="\n").writerows(_cells(rows))
-    elif cells := list(_cells(rows)):
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        for line in cells:
-            padded = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
-            out.write("  ".join(padded).rstrip() + "\n")
+    elif lines := list(cells(rows)):
+        out.write(aligned(lines) + "\n")
 
 
 def write_text(text: str, output: Path | None, note: str) -> None:

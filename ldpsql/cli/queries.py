@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ldpsql.bulk.many_groups import keys_named, result_columns
+from ldpsql.bulk.queries import Reports, by_group, in_order
 from ldpsql.cli.estimate import Sides
-from ldpsql.cli.options import Reports
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
@@ -25,24 +24,11 @@ from ldpsql.registry.registry import registry
 from ldpsql.sql.named import sql_call
 
 
-def shares(of: Reports, keys: Sequence[str]) -> str:
-    """Return the query for the share of each value."""
-    made, method = sql_call(of.mechanism, of.con), text_literal(str(of.estimator))
-    if not keys:
-        return f"FROM ldp.estimate({of.table}, {of.reports}, {made}, estimator := {method})"
-    names = zip(keys_named(keys, result_columns(of.estimator)), keys, strict=True)
-    groups = struct_text({name: quoted(key) for name, key in names})
-    call = f"ldp.estimate_by({of.table}, {of.reports}, {groups}, {made}, estimator := {method})"
-    # within a group the values keep the order of the domain
-    numbered = f"SELECT *, row_number() OVER () AS place FROM {call} AS t(key)"
-    return f"SELECT unnest(key), * EXCLUDE (key, place)\nFROM ({numbered})\nORDER BY key, place"
-
-
 def top_values(of: Reports, keys: Sequence[str], most: int, *, named: bool) -> str:
     """Return the query for the most frequent values, by the estimator that is ``named`` or by that of ``ldp.top``."""
     method = text_literal(str(of.estimator)) if named else "NULL"
     call = f"ldp.top({of.reports}, {sql_call(of.mechanism, of.con)}, {most}, estimator := {method})"
-    return f"{_by_group(call, of.table, keys)}\nORDER BY ALL"  # the keys, then the rank
+    return f"{by_group(call, of.table, keys)}\nORDER BY ALL"  # the keys, then the rank
 
 
 def rectangles(of: Reports, keys: Sequence[str], on: Sides) -> str:
@@ -60,25 +46,13 @@ def top_strings(table: str, reports: str, made: str, keys: Sequence[str], most: 
     """Return the query for the most frequent strings, without a list of them; ``made`` is the SQL of the mechanism."""
     call = f"ldp.heavy_hitters({reports}, {made}, {most}, certain := {certain})"
     order = ", ".join([*map(quoted, keys), "estimate DESC"])
-    return f"SELECT * FROM (\n{_by_group(call, table, keys)}\n)\nORDER BY {order}"
+    return f"SELECT * FROM (\n{by_group(call, table, keys)}\n)\nORDER BY {order}"
 
 
 def frequencies_and_means(of: Reports, keys: Sequence[str]) -> str:
     """Return the query for the frequency and the mean of each key of key-value reports."""
     call = f"ldp.key_value({of.reports}, {sql_call(of.mechanism, of.con)}, estimator := {text_literal(str(of.estimator))})"
     return in_order(call, of.table, keys)
-
-
-def in_order(call: str, table: str, keys: Sequence[str]) -> str:
-    """Return the query for the rows of an aggregate, with the groups in the order of their keys."""
-    order = ", ".join(map(quoted, keys))
-    return _by_group(call, table, keys) + (f"\nORDER BY {order}" if keys else "")
-
-
-def _by_group(call: str, table: str, keys: Sequence[str]) -> str:
-    groups = ", ".join(map(quoted, keys))
-    listed = f"SELECT {groups + ', ' if groups else ''}unnest({call}, recursive := true)\nFROM query_table({table})"
-    return f"{listed}\nGROUP BY {groups}" if groups else listed
 
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)", re.ASCII)

@@ -15,7 +15,6 @@ from ldpsql.cli.options import (
     NamedArgument,
     NamedOption,
     RecordedOption,
-    Reports,
     SourceArgument,
     column_of,
     compared,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
+    from ldpsql.bulk.queries import Reports
     from ldpsql.estimators.base import Estimator
     from ldpsql.mechanisms.base import Mechanism
     from ldpsql.mechanisms.key_value import KeyValueMechanism
@@ -99,6 +99,7 @@ class _Source:
 
     def in_sql(self, mechanism: Mechanism) -> Reports:
         """Return the reports as queries read them."""
+        from ldpsql.bulk.queries import Reports
         from ldpsql.quoting import quoted
 
         return Reports(self.con, self.table(self.source), quoted(self.column), mechanism, self.estimator)
@@ -115,7 +116,7 @@ class _Source:
 
 def _write_values(reports: _Source, mechanism: Mechanism, output: Path, truth: str, bounds: str) -> None:
     """Write the page of a distribution."""
-    from ldpsql.cli.queries import shares
+    from ldpsql.bulk.queries import shares
     from ldpsql.estimates.rectangles import region_of
     from ldpsql.pages import page as pages
 

@@ -11,7 +11,7 @@ import re
 
 import duckdb
 
-from ldpsql.errors import SourceRefused
+from ldpsql.errors import LdpError, SourceRefused
 
 _OF_STATEMENTS = (
     duckdb.ParserException,
@@ -66,6 +66,22 @@ _DUCKDB = frozenset(_SENTENCES.split())
 def of_ldpsql(error: duckdb.Error) -> re.Match[str] | None:
     """Return code, message and hint of an error of ldpsql that DuckDB quotes; None for any other error."""
     return _OURS.fullmatch(str(error).strip())
+
+
+def of_sql(error: duckdb.Error, typed: str = "") -> LdpError | None:
+    """Return an error of ldpsql that SQL raised, as Python raises it; None for any other error, and for those in ``typed``."""
+    quoted = of_ldpsql(error) or of_macro(error, typed)
+    if quoted is None:
+        return None
+    code, message, hint = quoted.groups()
+    kind = next((kind for kind in _tree(LdpError) if kind.code == code), LdpError)
+    made = kind.__new__(kind)
+    LdpError.__init__(made, message, hint or "")
+    return made
+
+
+def _tree(kind: type[LdpError]) -> list[type[LdpError]]:
+    return [kind, *(leaf for below in kind.__subclasses__() for leaf in _tree(below))]
 
 
 def of_macro(error: duckdb.Error, typed: str) -> re.Match[str] | None:

@@ -13,6 +13,7 @@ from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import columns_named, python_scalar
 from ldpsql.estimates.contrasts import difference, number_of
 from ldpsql.estimates.narrowing import Q, asked
+from ldpsql.estimates.shown import rounded
 from ldpsql.estimates.tables import Margin, MeanOf, Share
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ class Answer(NamedTuple):
     std_error: float
     low: float
     high: float
+
+    def __str__(self) -> str:
+        """Return the number rounded to its error, with half the width of its interval."""
+        return rounded(self.estimate, self.low, self.high)
 
 
 class TestedAnswer(NamedTuple):

@@ -17,12 +17,12 @@ from ldpsql.errors import InvalidParameter, NotApplicable, NotReports, OutOfTime
 from ldpsql.estimates.answers import Answers
 from ldpsql.estimates.diagnosis import MISFIT, NOTHING, Diagnosis, large_map, uninformed_shares, unknown_shares
 from ldpsql.estimates.fitting import check_possible, fitted
+from ldpsql.estimates.shown import Tabular
 from ldpsql.estimates.top import top_table
 from ldpsql.estimates.uncertainty import (
     FALSE_ALARM,
     Intervals,
     best_fit,
-    error_text,
     goodness_of_fit,
     intervals,
     no_intervals,
@@ -91,8 +91,8 @@ class Estimates:
             return estimate_likelihood(columns, part, self.estimator)
 
 
-@dataclass(frozen=True)
-class Estimate(Answers):
+@dataclass(frozen=True, repr=False)
+class Estimate(Answers, Tabular):
     """The estimated distribution of one group: values, shares, errors, and how far they can be trusted."""
 
     of: Estimates
@@ -187,19 +187,13 @@ class Estimate(Answers):
             return top_table(self, count)
         return top_table(estimate_likelihood(self.of.source, self.likelihood, self.of.for_top)[0], count)
 
-    def __repr__(self) -> str:
+    @property
+    def heading(self) -> str:
+        """The estimator, the number of reports, the mechanism and the status, in one line."""
         diagnosis = self.diagnosis
         record = "" if self.of.recorded else f", {diagnosis.record}"
-        head = (
-            f"{self.of.estimator.name} of {diagnosis.reports} reports under {self.of.source.name}: {diagnosis.status}{record}"
-        )
-        rows = zip(self.values.texts, self.estimate, self.std_error, strict=True)
-        return "\n".join([head, *(f"  {value:<16} {share:8.4f} +- {error_text(error)}" for value, share, error in rows)])
-
-    def _repr_html_(self) -> str:
-        from ldpsql.estimates.notebook import html  # noqa: PLC0415  # only a notebook needs it
-
-        return html(self)
+        made = f"{self.of.estimator.name} of {diagnosis.reports} reports under {self.of.source.name}"
+        return f"{made}: {diagnosis.status}{record}"
 
     @property
     def likelihood(self) -> Likelihood:

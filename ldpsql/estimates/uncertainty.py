@@ -68,11 +68,6 @@ def no_intervals(theta: Floats) -> Intervals:
     return Intervals(np.full_like(theta, np.inf), np.minimum(theta, 0.0), np.maximum(theta, 1.0))
 
 
-def error_text(error: float, form: str = ".4f") -> str:
-    """Return a standard error as pages show it: an infinite one is 'unknown'."""
-    return format(error, form) if np.isfinite(error) else "unknown"
-
-
 def goodness_of_fit(likelihood: Likelihood) -> tuple[float, float]:
     """Return for one group a statistic of misfit, and the logarithm of a bound of its p-value.
 

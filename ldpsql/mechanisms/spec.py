@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -232,7 +233,7 @@ def sql_literal(value: object) -> str:  # noqa: PLR0911  # one for each type
     """Return a default, or a value of JSON, as SQL text."""
     if value is None:
         return "NULL"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(map(sql_literal, value))}]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{text_literal(name)}: {sql_literal(one)}" for name, one in value.items()) + "}"
@@ -242,4 +243,6 @@ def sql_literal(value: object) -> str:  # noqa: PLR0911  # one for each type
         return repr(value)
     if isinstance(value, Fraction):
         return decimal_text(value)
+    if isinstance(value, date):
+        return f"{text_literal(str(value))}::{'TIMESTAMP' if isinstance(value, datetime) else 'DATE'}"
     return text_literal(str(value))

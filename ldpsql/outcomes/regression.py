@@ -21,6 +21,7 @@ from ldpsql.channels import Floats
 from ldpsql.domains.distinct import distinct
 from ldpsql.errors import InvalidParameter, NoReports, NotApplicable
 from ldpsql.estimates.scale import scale_of
+from ldpsql.estimates.shown import Tabular
 from ldpsql.inference.score_intervals import deviations
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.outcomes.corrected import columns_of, contributions
@@ -96,8 +97,8 @@ class Design:
         return cls(places, tuple(terms), maps, numbers)
 
 
-@dataclass(frozen=True)
-class Regression:
+@dataclass(frozen=True, repr=False)
+class Regression(Tabular):
     """The coefficients of a regression, with sandwich errors and intervals, each field of shape (terms,).
 
     ``reports`` is the number of rows, and ``effective_reports`` that of rows of equal weight (Kish).
@@ -132,21 +133,10 @@ class Regression:
         """Return a table with a row for each coefficient."""
         return pa.Table.from_pylist(self.rows())
 
-    def to_polars(self) -> Any:
-        """Return a Polars frame with a row for each coefficient."""
-        import polars as pl  # noqa: PLC0415  # optional
-
-        return pl.from_arrow(self.to_arrow())
-
-    def __str__(self) -> str:
-        """Return the table as text."""
-        wide = max(map(len, (*self.term, "term")))
-        head = f"{self.family} regression, {self.reports} rows, {self.effective_reports:.0f} effective"
-        lines = [head, f"{'term':{wide}} " + " ".join(f"{name:>11}" for name in COLUMNS[1:])]
-        for row in self.rows():
-            numbers = " ".join(f"{row[name]:11.5g}" for name in COLUMNS[1:-1])
-            lines.append(f"{row['term']:{wide}} {numbers} {row['p_value']:11.3f}")
-        return "\n".join(lines)
+    @property
+    def heading(self) -> str:
+        """The family, the number of rows, and that of rows of equal weight that would say as much."""
+        return f"{self.family} regression, {self.reports} rows, {self.effective_reports:.0f} effective"
 
 
 def linear(mechanism: Mechanism, moments: Moments, design: Design, confidence: float) -> Regression:

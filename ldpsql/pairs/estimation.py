@@ -21,7 +21,7 @@ from ldpsql.errors import InternalError
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.fitting import estimator_of_shares
-from ldpsql.estimates.uncertainty import error_text
+from ldpsql.estimates.shown import Tabular
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.deadline import late, soonest, until
 from ldpsql.inference.likelihood import Likelihood
@@ -102,8 +102,8 @@ class SetDiagnosis:
     realised_epsilon: float
 
 
-@dataclass(frozen=True)
-class KeyValueEstimate:
+@dataclass(frozen=True, repr=False)
+class KeyValueEstimate(Tabular):
     """The estimate of one group: for every key the share of users who have it, and the mean of its values."""
 
     of: KeyValueEstimates
@@ -163,14 +163,10 @@ class KeyValueEstimate:
         shift = self.of.drawn[self.group, :keys] - unbiased
         return float((shift[clear] / error[clear]).mean()) if clear.sum() >= _ENOUGH else 0.0
 
-    def __repr__(self) -> str:
-        head = f"{self.of.symbols.estimator.name} of {int(self.of.symbols.likelihood.n[self.group])} key-value reports"
-        numbers = self.of.rows()[self.group]
-        lines = [
-            f"  {key:<16} {row[0]:8.4f} +- {row[1]:.4f}   mean {row[4]:.4g} +- {error_text(row[5], '.2g')}"
-            for key, row in zip(self.of.mechanism.keys.texts, numbers, strict=True)
-        ]
-        return "\n".join([head, *lines])
+    @property
+    def heading(self) -> str:
+        """The estimator and the number of reports."""
+        return f"{self.of.symbols.estimator.name} of {int(self.of.symbols.likelihood.n[self.group])} key-value reports"
 
 
 _TOO_SHORT = (

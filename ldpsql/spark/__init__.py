@@ -608,7 +608,7 @@ def _counted(batches: Iterable[pa.RecordBatch], column: str, schema: pa.Schema) 
 
 
 def estimate(
-    frame: DataFrame, column: str, mechanism: Mechanism | str | None = None, estimator: Estimator | str = IBU
+    frame: DataFrame, mechanism: Mechanism | str | None = None, estimator: Estimator | str = IBU, *, column: str
 ) -> Estimate:
     """Estimate the distribution of the values from a column of reports: exactly what DuckDB gives for the same reports.
 

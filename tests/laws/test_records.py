@@ -84,7 +84,7 @@ def imported(_: DuckDBPyConnection, folder: Path, m: str | None) -> Any:
 
 
 def frame(read: Callable[[Path], Any]) -> Road:
-    return lambda _, folder, m: ldpsql.estimate(read(folder), "city", m).estimate.tolist()
+    return lambda _, folder, m: ldpsql.estimate(read(folder), m, column="city").estimate.tolist()
 
 
 def series(_: DuckDBPyConnection, folder: Path, m: str | None) -> Any:
@@ -103,8 +103,8 @@ def command(*source: str) -> Road:
 
 
 def process(_: DuckDBPyConnection, folder: Path, m: str | None) -> Any:
-    program = f"import ldpsql; print(ldpsql.estimate({str(folder / 'reports.parquet')!r}, 'city', {m!r}).estimate.tolist())"
-    done = python(program)
+    path = str(folder / "reports.parquet")
+    done = python(f"import ldpsql; print(ldpsql.estimate({path!r}, {m!r}, column='city').estimate.tolist())")
     if done.returncode:
         raise LdpError(done.stderr)
     return json.loads(done.stdout)
@@ -126,7 +126,7 @@ ROADS: dict[str, Road] = {
     "frame of pandas": frame(lambda folder: pa.parquet.read_table(folder / "reports.parquet").to_pandas()),
     "Arrow file": frame(lambda folder: folder / "reports.arrow"),
     "relation": lambda con, _, m: ldpsql.estimate(
-        con.sql("SELECT city FROM reports WHERE id >= 0"), "city", m
+        con.sql("SELECT city FROM reports WHERE id >= 0"), m, column="city"
     ).estimate.tolist(),
     "series": series,
     "command on a file": command("{}/reports.parquet", "city"),
@@ -212,7 +212,7 @@ def diagnosed(source: str) -> Diagnosed:
 
 def estimated_from(read: Callable[[DuckDBPyRelation, Path], Any]) -> Diagnosed:
     def road(con: DuckDBPyConnection, folder: Path, drawn: str) -> str:
-        return ldpsql.estimate(read(con.table(drawn), folder / f"{drawn}.parquet"), "city", RIGHT).diagnosis.record
+        return ldpsql.estimate(read(con.table(drawn), folder / f"{drawn}.parquet"), RIGHT, column="city").diagnosis.record
 
     return road
 
@@ -305,7 +305,7 @@ def test_what_nothing_records_is_unrecorded_on_every_surface(warehouse: Path, tm
             con.sql("SELECT city FROM reports"),
             con.sql("SELECT city::VARCHAR AS city FROM (SELECT struct_extract_at(city, 1) AS city FROM reports)"),
         )
-        estimates = {True: ldpsql.estimate(kept, "city"), False: ldpsql.estimate(lost.pl()["city"], RIGHT)}
+        estimates = {True: ldpsql.estimate(kept, column="city"), False: ldpsql.estimate(lost.pl()["city"], RIGHT)}
         for recorded, one in estimates.items():
             assert one.diagnosis.record == ("recorded" if recorded else "unrecorded")
             assert ("unrecorded" in repr(one)) == ("unrecorded" in one._repr_html_()) == (not recorded)

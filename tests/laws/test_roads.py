@@ -46,7 +46,7 @@ def test_every_road_leads_to_the_same_estimate(con: DuckDBPyConnection, tmp_path
     expected = ldpsql.estimate(drawn, one, estimator)
     shares, errors = expected.estimate, expected.std_error
     frame = pl.DataFrame({"x": pl.Series(drawn.to_pylist())}) if turn % 2 else pa.table({"x": drawn})
-    assert (ldpsql.estimate(frame, "x", one, estimator).estimate == shares).all()
+    assert (ldpsql.estimate(frame, one, estimator, column="x").estimate == shares).all()
     counts = ldpsql.merge(ldpsql.partial_counts(pa.table({"x": part}), "x") for part in (drawn[:150], drawn[150:]))
     assert (ldpsql.estimate(counts, one, estimator).estimate == shares).all()
     m, path = text_literal(str(one)), tmp_path / "reports.parquet"

@@ -96,7 +96,7 @@ def test_postgresql_inverts_as_ldpsql_does(server: str, text: str) -> None:
         con.execute(f"COPY (SELECT region, {', '.join(columns)} FROM reports) TO '{file}' (HEADER false)")
         file.chmod(0o644)
         parts = {"north": con.table("reports").filter("region IS NOT NULL"), "": con.table("reports").filter("region IS NULL")}
-        expected = {region: ldpsql.estimate(part, "x", text, "inv(misfit='allow')") for region, part in parts.items()}
+        expected = {region: ldpsql.estimate(part, text, "inv(misfit='allow')", column="x") for region, part in parts.items()}
     psql(server, f"DROP TABLE IF EXISTS linear CASCADE; CREATE TABLE linear (region text, {types})")
     psql(server, f"COPY linear FROM '{file}' (FORMAT csv)")
     (Path(server) / "query.sql").write_text(
@@ -120,7 +120,9 @@ def test_postgresql_returns_the_same_to_twelve_digits_on_a_million_reports(serve
         con.execute(f"COPY reports TO '{file}' (HEADER false)")
         file.chmod(0o644)
         expected = {
-            (region, estimator): ldpsql.estimate(con.table("reports").filter(f"region IS {test}"), "city", CITY, estimator)
+            (region, estimator): ldpsql.estimate(
+                con.table("reports").filter(f"region IS {test}"), CITY, estimator, column="city"
+            )
             for region, test in (("north", "NOT NULL"), ("", "NULL"))
             for estimator in ("ibu", "inv")
         }

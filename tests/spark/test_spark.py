@@ -85,7 +85,7 @@ def test_the_same_reports_give_exactly_the_counts_and_estimates_of_duckdb(
     key = lambda row: str(row["report"])  # noqa: E731
     assert sorted(ldp_spark.counts(made, "city").to_arrow().to_pylist(), key=key) == sorted(expected, key=key)
     for estimator in ("ibu", "inv"):
-        estimates = ldp_spark.estimate(made, "city", mechanism, estimator).to_arrow().to_pylist()
+        estimates = ldp_spark.estimate(made, mechanism, estimator, column="city").to_arrow().to_pylist()
         assert estimates == con.execute(f"SELECT ldp.{estimator}(city, m()) FROM {files}").fetchall()[0][0]
     assert con.execute(f"SELECT count(*), count(DISTINCT id) FROM {files}").fetchall() == [(ROWS, ROWS)]
 
@@ -296,10 +296,10 @@ def test_reports_whose_type_records_their_mechanism_are_estimated_with_no_other(
     con.register("in_spark", ldp_spark.estimate_groups(reports, "city", ["day"]).toArrow())
     expected = con.execute(f"FROM ldp.estimate_by('{tmp_path}/reports.parquet', city, day) ORDER BY ALL").fetchall()
     assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == expected
-    assert ldp_spark.estimate(reports, "city").diagnosis.record == "recorded"
+    assert ldp_spark.estimate(reports, column="city").diagnosis.record == "recorded"
     other = "krr(3, ['Lima', 'Oslo', 'Rome'])"
     with pytest.raises(OtherMechanism):
-        ldp_spark.estimate(reports, "city", other)
+        ldp_spark.estimate(reports, other, column="city")
     with pytest.raises(OtherMechanism):
         ldp_spark.estimate_groups(reports, "city", ["day"], other)
 
