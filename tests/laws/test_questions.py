@@ -183,7 +183,7 @@ con.execute("CREATE MACRO m() AS ldp.krr(2, [1, 2, 3, 5, 8, 13])")
 con.execute("CREATE TABLE r AS SELECT ldp.perturb([1, 2, 3, 5, 8, 13][1 + i % 6], m()) AS x FROM range(600) t(i)")
 con.execute("COPY r TO 'r.parquet'")
 answers = [list(con.execute(f"SELECT ldp.spread({x}, m()) FROM r").fetchall()[0][0].values()) for x in ("x", "ldp.counts(x)")]
-answers.append(list(ldpsql.estimate(con.table("r"), "x", "krr(2, [1, 2, 3, 5, 8, 13])").ask("spread")))
+answers.append(list(ldpsql.estimate(con.table("r"), "krr(2, [1, 2, 3, 5, 8, 13])", column="x").ask("spread")))
 command = ["ask", "r.parquet", "x", "--question", "spread", "-m", "krr(2, [1, 2, 3, 5, 8, 13])", "--format", "json"]
 ran = CliRunner().invoke(app, command)
 assert ran.exit_code == 0, ran.output

@@ -173,8 +173,8 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/cli/failures.py",
-        'return Failure(quoted[1], quoted[2], quoted[3] or "", exit_codes.get(quoted[1], 1))',
-        'return Failure(quoted[1], quoted[2], quoted[3] or "", 1)',
+        "return Failure(ours.code, ours.message, ours.hint, ours.exit_code)",
+        "return Failure(ours.code, ours.message, ours.hint, 1)",
         "a refusal inside of SQL has another exit code than outside",
         "tests/test_cli.py::test_a_refusal_inside_sql_has_the_exit_code_of_its_kind_and_shows_no_raw_value",
     ),
