@@ -63,7 +63,7 @@ $(DBT_STAMP): $(STAMP) constraints-dbt.txt
 test-dbt: $(DBT_STAMP)  ## build examples/dbt with real dbt-core and dbt-duckdb, which have an environment of their own
 	$(DBT)/bin/python -m pytest tests/test_dbt.py
 
-test-browser: $(STAMP)  ## look at the pages in a real browser: Debian's chromium
+test-browser: $(STAMP) site  ## look at the pages and the site in a real browser: Debian's chromium
 	$(RUN)python -m pytest -m browser tests/test_browser.py
 
 CLIENTS ?= 5000

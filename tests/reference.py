@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, cast, get_origin
 
@@ -225,12 +226,18 @@ def settings_sections() -> Iterator[str]:
 @cache
 def pages() -> dict[str, str]:
     """Return the generated pages by file name."""
-    rows = [[f"`{call}`", comment] for call, comment in functions()]
+    letters = groupby(functions(), key=lambda one: one[0].removeprefix("ldp.")[0].upper())
+    listed = {
+        letter: table(["function", "what it does"], [[f"`{call}`", comment] for call, comment in own])
+        for letter, own in letters
+    }
     arguments = table(["argument", "meaning"], ARGUMENTS.items())
     return {
         "mechanisms.md": f"# Mechanisms\n{MECHANISMS}\n\n" + "\n".join(specs(registry().mechanisms.values())),
         "estimators.md": f"# Estimators\n{ESTIMATORS}\n\n" + "\n".join(specs(registry().estimators.values())),
-        "functions.md": f"# SQL functions\n{FUNCTIONS}\n\n{arguments}\n\n" + table(["function", "what it does"], rows) + "\n",
+        "functions.md": f"# SQL functions\n{FUNCTIONS}\n\n{arguments}\n\n"
+        + "\n\n".join(f"## {letter}\n{own}" for letter, own in listed.items())
+        + "\n",
         "commands.md": "# Commands\n\n" + "\n".join(commands(typer.main.get_command(app), "ldpsql")),
         "errors.md": f"# Errors\n{ERRORS}\n\n" + "\n".join(error_sections()),
         "settings.md": f"# Settings\n{SETTINGS}\n\n```toml\n{SETTINGS_EXAMPLE}```\n\n" + "\n".join(settings_sections()) + "\n",

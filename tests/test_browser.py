@@ -152,6 +152,46 @@ def test_a_fault_planted_in_a_module_is_found_in_the_browser(tmp_path: Path) -> 
     assert clients.in_browser(str(CHROMIUM), clients.with_a_fault(), tmp_path).keys() == {"krr"}
 
 
+SITE = Path(__file__).parents[1] / "site"
+MEASURES = """<!doctype html><script type="module">
+  const sizes = {};
+  for (const path of PATHS) {
+    const frame = document.createElement("iframe");
+    [frame.width, frame.height, frame.src] = [WIDTH, 844, path];
+    document.body.append(frame);
+    await new Promise((done) => (frame.onload = done));
+    const page = frame.contentDocument;
+    const headings = page.querySelectorAll("article :is(h2, h3)[id]").length;
+    sizes[path] = [page.documentElement.scrollWidth, page.documentElement.scrollHeight, headings];
+    frame.remove();
+  }
+  const result = document.createElement("pre");
+  result.id = "result";
+  result.textContent = JSON.stringify(sizes);
+  document.body.append(result);
+</script>"""
+
+
+@pytest.mark.skipif(not SITE.is_dir(), reason="the site is not built: make site")
+def test_no_page_of_the_site_is_wider_than_a_telephone_or_long_without_anchors(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    shutil.copytree(SITE, site)
+    paths = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html") if path.name != "404.html")
+    (site / "measures.html").write_text(MEASURES.replace("PATHS", json.dumps(paths)).replace("WIDTH", "390"), "utf-8")
+    command = [
+        *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--dump-dom"),
+        *("--no-first-run", "--allow-file-access-from-files", "--virtual-time-budget=90000"),
+        *(f"--user-data-dir={tmp_path / 'empty'}", (site / "measures.html").as_uri()),
+    ]
+    drawn = subprocess.run(command, check=True, capture_output=True, timeout=200, text=True).stdout
+    result = re.search(r'<pre id="result">(.*?)</pre>', drawn, re.DOTALL)
+    assert result, drawn[-2000:]
+    sizes = json.loads(unescape(result[1]))
+    assert len(sizes) == len(paths) > 30
+    assert not {path: width for path, (width, _, _) in sizes.items() if width > 390}
+    assert not {path: height for path, (_, height, headings) in sizes.items() if height > 10_000 and not headings}
+
+
 SENDS = """<script type="module">
   const form = document.querySelector("form"), output = form.querySelector("output");
   while (!form.commute.options.length) await new Promise((done) => setTimeout(done, 10));
