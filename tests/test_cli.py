@@ -288,7 +288,8 @@ def test_a_failure_has_one_code_whatever_the_command(
 ) -> None:
     one = run("estimate", source, "-c", column, "-m", "city", cwd=project)
     other = run("perturb", source, "out.parquet", "-c", column, "-m", "city", cwd=project)
-    assert (one.returncode, one.stderr) == (other.returncode, other.stderr)
+    page = run("report", source, "-c", column, "-o", "page.html", cwd=project)  # the reports say what drew them
+    assert (one.returncode, one.stderr) == (other.returncode, other.stderr) == (page.returncode, page.stderr)
     assert one.returncode == exit_code
     assert one.stderr.startswith(f"error[{code}]: ")
 

@@ -186,15 +186,18 @@ def drawn_by(con: DuckDBPyConnection, source: str, columns: list[str], text: str
     Raises:
         MechanismUnrecorded: if neither names a mechanism.
         OtherMechanism: if the reports record several.
+        SourceRefused: if there is no such source.
 
     """
     from ldpsql.bulk.columns import row_of
     from ldpsql.bulk.fingerprints import of_source
+    from ldpsql.bulk.sources import sql_of
     from ldpsql.registry.agreement import recorded
     from ldpsql.sql.named import mechanism_of
 
     if text is not None:
         return mechanism_of(text, con)
+    sql_of(con, source, columns)  # a source or a column that is missing is refused as such
     each = {column: recorded(of_source(con, source, column)) for column in columns}
     return row_of(each) if len(each) > 1 else each[columns[0]]
 
