@@ -245,7 +245,7 @@ def test_lists_over_many_values_have_the_inversion_and_its_errors_for_every_func
     reports = single.invert(np.eye(single.outputs)[op._positions]) @ c
     lists = np.add.reduceat(reports, starts) / lengths[:, None]
     assert np.allclose(centre, shares @ lists)
-    assert np.allclose(variance, (shares @ lists**2 - (shares @ lists) ** 2) / n[:, None])
+    assert np.allclose(variance, (shares @ lists**2 - (shares @ lists) ** 2) / (n[:, None] - 1))
 
 
 @pytest.mark.parametrize("text", ["krr(1, [1, 2, 3])", "olh(1, [1, 2, 3, 4, 5, 6, 7, 8, 9])"])
