@@ -11,6 +11,7 @@ import re
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
 from typing import Any, TypeAlias
 
@@ -43,14 +44,7 @@ _NEEDS = {
     "steps": ("number",),
     "moments": ("number",),
 }
-_ORDER = (
-    *("core", "number", "domain_listed", "domain_whole", "domain_bins", "domain_steps", "domain_moments", "domain_rows"),
-    *("domain_pairs", "form_value", "form_set", "form_symbol", "form_hash", "form_listed_hash", "form_node"),
-    *("form_pair", "form_sign", "form_bin", "splitmix", "alias", "coins", "keep_or_spread", "independent_bits", "subsets"),
-    *("hadamard", "private_hash", "repeated_hash", "orthogonal_hash", "dense_channel", "moving_weights", "convolution"),
-    *("planar_decay", "planar_noise", "planar_table", "levels", "signed_bits", "bin_bits", "keep_or_window", "key_value"),
-    *("row", "end"),
-)
+_FILES = ("core", "domains", "forms", "structures", "end")  # of parts, which begin with their names
 # A string, or operators with the spaces around them.
 _SPACED = re.compile(r'("(?:\\.|[^"\\])*")|^ +| *([=<>!&|?:+*%^~,;{}()\[\]-]+) *')
 _SHORT = 1000  # characters of a mechanism that are not compressed
@@ -84,7 +78,7 @@ def module(mechanism: Mechanism) -> str:
     certified = exported(mechanism)
     described = _described(certified)
     parts = set(_parts(described))
-    core, *others = (_source(name) for name in _ORDER if name in parts)
+    core, *others = (source for name, source in sources().items() if name in parts)
     header = f"// Draws reports of {certified.name} ({certified.certificate.claim}). Written by ldpsql export-client.\n"
     return "".join([header, core, f"const mechanism = {_literal(described)};\n", *others])
 
@@ -144,8 +138,16 @@ def _literal(described: dict[str, Any]) -> str:
     return f'await inflated("{b64encode(zlib.compress(text.encode(), 9)).decode()}")'
 
 
-def _source(name: str) -> str:
-    """Return a part without indents, spaces around operators and comments, except those of what the module exports."""
-    lines = (files(__package__) / "js" / f"{name}.mjs").read_text(encoding="utf-8").splitlines(keepends=True)
-    code = (line.partition(" // ")[0].rstrip() + "\n" for line in lines if not line.lstrip().startswith("//"))
-    return "".join(line if line.startswith("/**") else _SPACED.sub(r"\1\2", line) for line in code)
+@cache
+def sources() -> dict[str, str]:
+    """Return the parts by their names, in the order in which a module holds them, without indents and comments."""
+    texts = ((files(__package__) / "js" / f"{name}.mjs").read_text(encoding="utf-8") for name in _FILES)
+    parts = (part.partition("\n") for text in texts for part in text.split("//: ")[1:])
+    return {name: _compact(code) for name, _, code in parts}
+
+
+def _compact(code: str) -> str:
+    """Return code without indents, spaces around operators and comments, except those of what the module exports."""
+    lines = code.strip().splitlines()
+    kept = (line.partition(" // ")[0].rstrip() + "\n" for line in lines if line and not line.startswith("//"))
+    return "".join(line if line.startswith("/**") else _SPACED.sub(r"\1\2", line) for line in kept)

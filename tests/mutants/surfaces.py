@@ -115,7 +115,7 @@ MUTANTS = (
     ),
     # Clients
     Mutant(
-        "ldpsql/clients/js/keep_or_spread.mjs",
+        "ldpsql/clients/js/structures.mjs",
         "size - 1) + 1;",
         "size - 1) + 2;",
         "a client draws another report than Python",
@@ -129,14 +129,14 @@ MUTANTS = (
         "tests/test_clients.py::test_reports_follow_the_channel_with_the_random_words_of_node",
     ),
     Mutant(
-        "ldpsql/clients/js/subsets.mjs",
+        "ldpsql/clients/js/structures.mjs",
         "if (held.filter(Boolean).length === count) return held;",
         "return held;",
         "a client draws subsets with too many values if keys are equal",
         "tests/test_clients.py::test_subsets_whose_keys_are_equal_are_drawn_again_as_in_python",
     ),
     Mutant(
-        "ldpsql/clients/js/domain_pairs.mjs",
+        "ldpsql/clients/js/domains.mjs",
         'if (out.has(at)) throw new RangeError("a set holds a key twice");',
         "",
         "a client takes a set with a key twice",

@@ -1,3 +1,4 @@
+//: core
 const structures = {}, domains = {}, forms = {};
 
 const source = globalThis.crypto ?? (await import("node:crypto")).webcrypto;
@@ -41,3 +42,10 @@ async function inflated(text) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
 }
+
+//: number
+const number = (value) =>
+  typeof value === "number" || typeof value === "bigint" ? Number(value)
+  : typeof value === "string" && value.trim() !== "" ? Number(value) : NaN;
+
+const clipped = (value, low, high, clip) => (clip ? Math.min(Math.max(value, low), high) : value);

@@ -1,3 +1,4 @@
+//: end
 const draw = await build(mechanism);
 
 /** Returns a report of a value; every call draws a new one. Throws a RangeError if the value is not in the domain. */

@@ -1,0 +1,68 @@
+//: domain_listed
+domains.listed = ({ values }) => {
+  const places = new Map(values.map((value, at) => [String(value), at]));
+  return (value) => places.get(String(value));
+};
+
+//: domain_whole
+domains.whole = ({ first, count, clip }) => (value) => {
+  const at = clipped(number(value), first, first + count - 1, clip) - first;
+  return Number.isInteger(at) && at >= 0 && at < count ? at : undefined;
+};
+
+//: domain_bins
+domains.bins = ({ low, high, width, count, clip }) => (value) => {
+  const inside = clipped(number(value), low, high, clip);
+  return inside >= low && inside <= high ? Math.trunc(Math.min((inside - low) / width, count - 1)) : undefined;
+};
+
+//: domain_steps
+domains.steps = ({ low, high, step, each, last, clip }) => (value) => {
+  const steps = (clipped(number(value), low, high, clip) - low) / step, whole = Math.round(steps);
+  return whole >= 0 && whole <= last && Math.abs(steps - whole) <= 1e-6 ? Math.floor(whole / each) : undefined;
+};
+
+//: domain_moments
+// A Date, or text such as 2024-01-31 or 2024-01-31 12:00:00, which is UTC unless it names another zone.
+domains.moments = ({ unit, first, count, clip }) => (value) => {
+  const text = typeof value === "string" ? value.trim().replace(" ", "T") : "";
+  const zoned = /T.*(Z|[+-]\d\d(:?\d\d)?)$/.test(text) || !text.includes("T") ? text : text + "Z";
+  const time = value instanceof Date ? value.getTime() : Date.parse(zoned);
+  const at = clipped(Math.floor(time / unit) - first, 0, count - 1, clip);
+  return at >= 0 && at < count ? at : undefined;
+};
+
+//: domain_rows
+domains.rows = ({ names, parts }) => {
+  const places = parts.map(positions), sizes = parts.map(size);
+  return (row) => names.reduce((at, name, i) => at * sizes[i] + places[i](row[name]), 0);
+};
+const size = (values) => values.count ?? values.values.length;
+
+//: domain_pairs
+// A set as a Map, as a list of { key, value }, or as an object whose names are the keys: the position and the place of each pair.
+domains.pairs = ({ keys, low, high, clip, drop_missing, drop_unknown }) => {
+  const place = domains[keys.kind](keys), outside = "a key or a value of a set is outside what was declared";
+  const object = (given) => {
+    if (Object.prototype.toString.call(given) === "[object Object]") return given;
+    throw new RangeError("a set must be a Map, a list of { key, value } or an object");
+  };
+  const pairs = (set) =>
+    Array.isArray(set) ? set.map((pair) => [object(pair ?? {}).key, pair?.value])
+    : set instanceof Map ? [...set] : Object.entries(object(set));
+  return (set) => {
+    const out = new Map();
+    for (const [key, value] of pairs(set)) {
+      if ((key ?? null) === null || (value ?? null) === null) {
+        if (drop_missing) continue;
+        throw new RangeError("a key or a value in a set is missing");
+      }
+      const at = place(key), held = clipped(number(value), low, high, clip);
+      if (at === undefined && drop_unknown) continue;
+      if (at === undefined || !(held >= low && held <= high)) throw new RangeError(outside);
+      if (out.has(at)) throw new RangeError("a set holds a key twice");
+      out.set(at, Math.min((held - low) / (high - low), 1));
+    }
+    return [...out];
+  };
+};

@@ -1,1 +1,0 @@
-forms.bin = (reports) => pair(reports, "bin", (cell) => cell);

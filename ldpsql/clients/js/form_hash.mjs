@@ -1,1 +1,0 @@
-forms.hash = () => ([seed, y]) => ({ seed: String(seed), y });

@@ -1,1 +1,0 @@
-forms.listed_hash = ({ symbols }) => (at) => ({ seed: Math.floor(at / symbols), y: at % symbols });

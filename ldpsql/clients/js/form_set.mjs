@@ -1,1 +1,0 @@
-forms.set = () => (words) => words.map(String);

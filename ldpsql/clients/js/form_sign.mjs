@@ -1,1 +1,0 @@
-forms.sign = (reports) => pair(reports, "sign", (cell) => 1 - 2 * cell);

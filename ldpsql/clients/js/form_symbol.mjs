@@ -1,1 +1,0 @@
-forms.symbol = () => (at) => [String(at)];
