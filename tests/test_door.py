@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -237,6 +238,20 @@ def test_threads_and_databases_draw_at_once() -> None:
     for thread in threads:
         thread.join()
     assert wrong == [0] * 20
+
+
+def test_c_reads_the_numbers_of_a_domain_while_they_are_in_memory() -> None:
+    """Other threads run meanwhile, and may write where the array was."""
+    read = list[int]()
+
+    def learn(number: int, size: int, spread: int, address: int) -> None:
+        others = [np.full(size, number + spread) for _ in range(50)]
+        read.extend((ctypes.c_int64 * size).from_address(address))
+        assert len(others) == 50
+
+    library: Any = SimpleNamespace(ldpsql_learn_whole=learn)
+    in_c._learn_whole(library, next(NUMBERS), KeepOrSpread.within(100, Fraction(3)), list(range(100)))
+    assert read == list(range(100))
 
 
 def test_a_forked_process_draws_other_words(con: DuckDBPyConnection) -> None:

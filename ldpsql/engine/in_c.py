@@ -65,7 +65,8 @@ def learn(handle: int, mechanism: CertifiedMechanism) -> None:
 def _learn_whole(library: ctypes.CDLL, handle: int, channel: KeepOrSpread, numbers: list[int]) -> None:
     span = max(numbers) - min(numbers)
     if span < _MOST_NUMBERS and max(numbers) < 1 << 63 and _has_room(handle, 4 * span + 8 * len(numbers)):
-        library.ldpsql_learn_whole(handle, channel.size, channel.spread, np.array(numbers, np.int64).ctypes.data)
+        whole = np.array(numbers, np.int64)  # it must live until C has read it
+        library.ldpsql_learn_whole(handle, channel.size, channel.spread, whole.ctypes.data)
 
 
 def _learn_text(library: ctypes.CDLL, handle: int, channel: KeepOrSpread, texts: list[bytes]) -> None:
