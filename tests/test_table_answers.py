@@ -15,7 +15,7 @@ from ldpsql import Estimate
 from ldpsql.errors import InvalidDomain, InvalidParameter, WrongType
 from ldpsql.estimates.answers import Answer
 from ldpsql.estimates.conditions import python_condition
-from ldpsql.estimates.ratios import Pair, Two, fieller, statistic
+from ldpsql.estimates.ratios import Pair, Two, differences_within, fieller, statistic
 from ldpsql.estimators import Floats
 from ldpsql.functions import Estimates, Share, difference, registry
 from ldpsql.questions import Columns, TableCells
@@ -180,6 +180,20 @@ def test_the_statistic_is_the_least_distance_by_matrices() -> None:
         apart, covariance = two.centre @ rows.T, rows @ two.covariance @ rows.T
         distance = (apart * np.linalg.solve(covariance, apart[:, :, None])[:, :, 0]).sum(axis=1)
         assert (statistic(two, np.full(200, 0.1)) <= distance * (1 + 1e-6) + 1e-6).all()
+
+
+def test_without_errors_in_the_denominators_the_formula_returns_what_the_search_finds() -> None:
+    roots = RNG.normal(size=(50, 4, 4)) * [[0.03], [0.0], [0.02], [0.0]]
+    certain = Two(np.array([0.2, 0.8, 0.1, 0.4]) + np.zeros((50, 4)), roots @ roots.transpose(0, 2, 1))
+    searched = Two(
+        *(np.concatenate([part, one]) for part, one in zip(certain, (np.ones((1, 4)), np.eye(4)[None]), strict=True))
+    )
+    assert certain.error is not None
+    assert searched.error is None
+    for one, other in zip(differences_within(certain, 2.0, 2.0), differences_within(searched, 2.0, 2.0), strict=True):
+        assert one == pytest.approx(other[:-1], abs=1e-8)
+    where = np.full(51, 0.02)
+    assert statistic(certain, where[:-1]) == pytest.approx(statistic(searched, where)[:-1], rel=1e-4)
 
 
 def test_other_people_are_compared_as_independent(exact: Estimate) -> None:

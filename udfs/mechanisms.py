@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -89,12 +90,21 @@ def written(*parameters: Texts) -> pa.Array:
         raise InvalidParameter("each parameter needs its name and its SQL", "call the constructor of a mechanism")
     for row in zip(*(plain(column).to_pylist() for column in parameters), strict=True):
         for name, text in zip(row[::2], row[1::2], strict=True):
-            if name == "epsilon":
-                check_epsilon(text or "")
-            elif name:
-                check_listed(name, text or "")
-            check_written(text or "")
-    return pa.array([".*"] * len(parameters[0]), pa.string())
+            (_check if len(text or "") > _SHORT else _checked)(name, text or "")
+    return pa.repeat(_ANYTHING, len(parameters[0]))
+
+
+def _check(name: str | None, text: str) -> None:
+    if name == "epsilon":
+        check_epsilon(text)
+    elif name:
+        check_listed(name, text)
+    check_written(text)
+
+
+_SHORT = 10_000  # characters
+_ANYTHING = pa.scalar(".*")
+_checked = lru_cache(maxsize=256)(_check)  # a statement mentions its mechanism several times
 
 
 @hookimpl

@@ -88,6 +88,24 @@ class Two(NamedTuple):
         """Whether the reports say nothing about one of the functionals."""
         return np.asarray(~np.isfinite(self.covariance).all(axis=(1, 2)))
 
+    @property
+    def middle(self) -> Floats:
+        """The first ratio less the second."""
+        one, other = map(ratio, self.pairs)
+        return one - other
+
+    @property
+    def error(self) -> Floats | None:
+        """The standard error of the difference if no denominator has an error, as those of shares of all; else None."""
+        one, other = self.pairs
+        scale = _ROUNDING * np.abs(self.covariance).max(axis=(1, 2))
+        exact = (np.abs(self.covariance[:, 1::2]).max(axis=(1, 2)) <= scale) & (one.bottom > 0) & (other.bottom > 0)
+        if not exact.all():
+            return None
+        both = self.covariance[:, 0, 2] / (one.bottom * other.bottom)
+        variance = one.tops / one.bottom**2 + other.tops / other.bottom**2 - 2 * both
+        return np.sqrt(variance) if (variance > scale).all() else None
+
     def filled(self) -> Two:
         """Return both functionals with a finite covariance, the identity where it is unknown."""
         return Two(self.centre, np.where(self.unknown[:, None, None], np.eye(4), self.covariance))
@@ -106,6 +124,8 @@ def statistic(two: Two, difference: Floats) -> Floats:
         difference: the first ratio less the second, shape (groups,).
 
     """
+    if (error := two.error) is not None:
+        return np.asarray(((two.middle - difference) / error) ** 2)
     one, other = (ratio(pair) for pair in two.pairs)
     ends = np.stack([np.arctan(other), np.arctan(one - difference)], axis=1)
     along = np.linspace(0.0, 1.0, _ANGLES)
@@ -166,8 +186,9 @@ def _mahalanobis(u: Floats, v: Floats, uu: Floats, uv: Floats, vv: Floats) -> Fl
 
 def differences_within(two: Two, z: float, most: float) -> tuple[Floats, Floats, Floats]:
     """Return the middle and the ends of the differences whose `statistic` is at most z^2, from -most to most."""
-    one, other = (ratio(pair) for pair in two.pairs)
-    middle = np.clip(one - other, -most, most)
+    middle = np.clip(two.middle, -most, most)
+    if (error := two.error) is not None:
+        return middle, np.clip(two.middle - z * error, -most, most), np.clip(two.middle + z * error, -most, most)
     both = Two(*(np.concatenate([part, part]) for part in two))  # one group for each end
     inside, far = np.concatenate([middle, middle]), np.repeat([-most, most], len(middle))
     outside, reached = far, statistic(both, far) <= z**2
