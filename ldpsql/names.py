@@ -25,6 +25,7 @@ KIND = "ldp._kind"  # (mechanism): a list of the type of its domain
 NO_MECHANISM = "ldp._no_mechanism"  # (): the error of a mechanism that is NULL
 LISTED_BY = "ldp._listed_by"  # (report, keep, m): the list of such reports
 MECHANISM_HANDLE = "__ldp_mechanism"  # (mechanism): its handle
+MISSING = "__ldp_missing"  # (call, parameter, SQL): the error of a constructor without a parameter
 NEXT_STEP = "ldp._step"  # (mechanism, step): the step of PRIVIC with the next mechanism
 RECORD_OF = "ldp._record_of"  # (report, report): the type of reports or of their counts
 RECORDED = "ldp._recorded"  # (report, m, m): m, or if it is false the mechanism in the type of the reports or of their counts

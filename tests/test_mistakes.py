@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -22,8 +23,8 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "a misspelt table as a string": ("FROM ldp.estimate('report', city)", 'Did you mean "reports"', 'Did you mean "reports"'),
     "a missing domain": (
         "SELECT ldp.perturb(city, ldp.krr(1)) FROM people",
-        "krr(epsilon, domain, ",
-        "write ldp.krr(epsilon, domain, ",
+        "[LDP103] krr needs domain",
+        "write ldp.krr(epsilon, domain)",
     ),
     "a column of another type": ("SELECT ldp.perturb(age, city()) FROM people", "[LDP304]", "cast the column"),
     "mechanism and column exchanged": (
@@ -38,8 +39,13 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     ),
     "brackets of a macro forgotten": (
         "SELECT ldp.ibu(city, city) FROM people",
-        'The "structure" argument',
-        "a macro with brackets",
+        "[LDP104]",
+        "the column comes first, and a macro has brackets",
+    ),
+    "brackets forgotten after a column of recorded reports": (
+        "SELECT ldp.ibu(city, city) FROM reports",
+        'column "city" must appear in the GROUP BY clause',
+        'column "city" must appear in the GROUP BY clause',
     ),
     "a misspelt value in the domain": (
         "SELECT ldp.perturb(city, ldp.krr(1, ['Lima', 'Olso', 'Rome'])) FROM people",
@@ -79,6 +85,9 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
 }
 
 
+TUTORIAL = (Path(__file__).parents[1] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def plain() -> Iterator[DuckDBPyConnection]:
     """Lend a plain connection of DuckDB with people and their reports."""
@@ -104,6 +113,7 @@ def test_a_mistake_is_answered_in_one_sentence_with_a_remedy(plain: DuckDBPyConn
         assert remedy in ours[0]
     else:
         assert len(message) < 300 + len(statement)
+        assert f"`{shown}`" in TUTORIAL  # says what to do
     answer = failure(refused.value, statement)
     assert remedy in f"{answer.message}\n{answer.hint}"
 

@@ -1,8 +1,12 @@
+-- The type of a row of an expression, which holds the name of the column. typeof() evaluates nothing: it does not draw.
+CREATE OR REPLACE MACRO ldp._name(report) AS typeof((SELECT one FROM (SELECT report) AS one));
 -- A mechanism as a STRUCT. If it is a string, the type of the domain is known only when DuckDB binds the statement: from_json
 -- then reads it from the JSON that Python returns. Only the type of `kind` matters. || keeps CREATE MACRO from binding a string
 -- that does not exist yet.
 CREATE OR REPLACE MACRO ldp._read
-    (m, kind VARCHAR) AS from_json(__ldp_mechanism_values(m), __ldp_mechanism_type(m || '')),
+    (m, kind VARCHAR) AS from_json(
+        __ldp_mechanism_values(m || regexp_extract('', __ldp_mechanism_kind(ldp._name(m)))), __ldp_mechanism_type(m || '')
+    ),
     (m, kind) AS m;
 -- The type of an aggregate, such as any_value(m), is not known here, and DuckDB would assume the only type that an overload names.
 CREATE OR REPLACE MACRO ldp._typed

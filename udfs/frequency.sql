@@ -25,8 +25,6 @@ CREATE OR REPLACE MACRO ldp._agreed(reports, report_name, m) AS __ldp_agreed((
     FROM repeat(reports, 1) AS named(name) LEFT JOIN duckdb_columns() AS c
     ON (contains(comment, 'ldpsql:') OR database_name = 'temp') AND contains(lower(name), lower(table_name))
 ), report_name, __ldp_source(m, NULL));
--- The type of a row of the reports, which holds the name of the column. typeof() evaluates nothing: it does not draw.
-CREATE OR REPLACE MACRO ldp._name(report) AS typeof((SELECT one FROM (SELECT report) AS one));
 -- True, or an error if there are more reports than can be read; before they are counted, as far as that is certain. Rows are counted
 -- first, and the reports among them only if the rows are too many. Nothing is read if reports are counted in little memory.
 CREATE OR REPLACE MACRO ldp._few(reports, report, keep, m) AS (

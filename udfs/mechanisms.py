@@ -107,6 +107,13 @@ _ANYTHING = pa.scalar(".*")
 _checked = lru_cache(maxsize=256)(_check)  # a statement mentions its mechanism several times
 
 
+@guarded
+def missing(calls: Texts, parameters: Texts, given: Texts) -> pa.Array:  # noqa: ARG001  # not constant until there is a call
+    """Refuse a constructor that was called without a parameter."""
+    call, parameter = (plain(column)[0].as_py() for column in (calls, parameters))
+    raise InvalidParameter(f"{call.partition('(')[0]} needs {parameter}", f"write ldp.{call}")
+
+
 @hookimpl
 def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
     """Offer one constructor for each mechanism, and the function that reads them."""
@@ -118,5 +125,6 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:
         Scalar("__ldp_row_values", row_values, "VARCHAR"),
         Scalar("__ldp_row_reports", row_reports, "VARCHAR"),
         Scalar("__ldp_written", written, "VARCHAR"),
+        Scalar("__ldp_missing", missing, "VARCHAR"),
         Macros(text),
     ]

@@ -112,7 +112,8 @@ def _round_row(row: Sequence[Fraction], floor: int) -> NDArray[np.uint64]:
     """Return one row in whole numbers that sum to TOTAL, each within one of its exact value (largest remainders)."""
     parts, whole_row = over_one_denominator(row)
     room = TOTAL - floor * len(row)
-    whole, remainders = zip(*(divmod(room * part, whole_row) for part in parts), strict=True)
+    divided = {part: divmod(room * part, whole_row) for part in set(parts)}
+    whole, remainders = zip(*(divided[part] for part in parts), strict=True)
     weights = [w + floor for w in whole]
     by_remainder = sorted(range(len(row)), key=remainders.__getitem__, reverse=True)
     for y in by_remainder[: TOTAL - sum(weights)]:
@@ -122,8 +123,9 @@ def _round_row(row: Sequence[Fraction], floor: int) -> NDArray[np.uint64]:
 
 def over_one_denominator(fractions: Sequence[Fraction]) -> tuple[list[int], int]:
     """Return the numerators of fractions over their least common denominator, and that."""
-    common = lcm(*{fraction.denominator for fraction in fractions})
-    return [fraction.numerator * (common // fraction.denominator) for fraction in fractions], common
+    parts = [fraction.as_integer_ratio() for fraction in fractions]
+    common = lcm(*{below for _, below in parts})
+    return [above * (common // below) for above, below in parts], common
 
 
 # A channel in doubles is built for an exponent that is smaller by this much. It is far above the rounding of doubles (about

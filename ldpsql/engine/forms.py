@@ -99,7 +99,9 @@ def drawn_by_form(
     for kind, one in by_kind.items():
         call = f"{one.name}({', '.join(arguments)}{further})"
         read = _READ if one.name.endswith(f"_{RowReports.mark}") else "{}"
-        overloads.append((kind, (_CAST if kind.endswith("[]") else read if kind else _LISTED).format(call)))
+        # Any other type that DuckDB casts to a list of strings comes to the overload for VARCHAR, or has one that reads text.
+        listed = _CAST if "VARCHAR" in one.returns else "{}"  # each mention of the list would be bound again
+        overloads.append((kind, (listed if kind.endswith("[]") else read if kind else _LISTED).format(call)))
     overloads.insert(-1, ('"NULL"', f"{scalar}({', '.join(arguments)}{further})"))  # raises an error
     parameters = (*arguments, "reports")
     return [

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ldpsql.caches import ByteCache
 from ldpsql.domains.columns import struct_parts
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import is_long, pin
@@ -19,10 +20,12 @@ from ldpsql.domains.product import Product
 from ldpsql.domains.sql_types import sql_type
 from ldpsql.errors import InvalidSpec
 from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.identity import Same
 from ldpsql.mechanisms.parts import Parts
 from ldpsql.quoting import fields_of, items_of, text_literal
 from ldpsql.reports import Alphabet, MarkedReports, RowReports
 
+_STRUCTS: ByteCache[Same, tuple[str, str]] = ByteCache(16 << 20)  # a statement reads a mechanism several times
 _CONSTRUCTOR = "make the mechanism with its constructor, such as ldp.krr(1, ['a', 'b'])"
 
 
@@ -45,6 +48,10 @@ def as_struct(mechanism: Mechanism) -> tuple[str, str]:
         InvalidSpec: if SQL has no type for the values of the domain.
 
     """
+    return _STRUCTS.remembered(Same(mechanism), lambda same: _as_struct(same.thing))
+
+
+def _as_struct(mechanism: Mechanism) -> tuple[str, str]:
     made = _of_row(mechanism) if columns_of(mechanism) else _of_values(mechanism)
     values, types = ({name: part[i] for name, part in made.items()} for i in range(2))
     return json.dumps(values), json.dumps(types)

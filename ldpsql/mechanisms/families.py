@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -159,10 +159,13 @@ def _distances(rows: Any) -> tuple[tuple[Fraction, ...], ...]:
     if not isinstance(rows, list | tuple) or not all(isinstance(row, list | tuple) for row in rows):
         raise ValueError("must be a list of rows of numbers")
     (_CELL * sum(map(len, rows))).check("reading this table of distances", "use the cells of a grid (columns), or fewer values")
-    table = tuple(tuple(number(d) for d in row) for row in rows)
+    exact = cache(number)  # equal distances are one object, and compared by that
+    table = tuple(tuple(d if type(d) is Fraction else exact(str(d)) for d in row) for row in rows)
     if any(len(row) != len(table) for row in table):
         raise ValueError("must be a square table")
-    if any(table[x][y] != table[y][x] or (table[x][y] > 0) != (x != y) for x in range(len(table)) for y in range(len(table))):
+    positive = {id(d): d > 0 for row in table for d in row}
+    apart = all(positive[id(d)] or x == y for x, row in enumerate(table) for y, d in enumerate(row))
+    if not apart or any(row[x] for x, row in enumerate(table)) or tuple(zip(*table, strict=True)) != table:
         raise ValueError("must be symmetric, 0 on the diagonal and positive elsewhere")
     return table
 

@@ -90,8 +90,8 @@ def _leaf(value: Any, spec: Spec) -> Any:
     """Return a parameter as part of a key; a parameter whose type is not plain makes its spec equal to itself only."""
     if type(value) is Epsilon:
         return value.value.numerator, value.value.denominator
-    if type(value) is tuple and _plain(value):
-        return value
+    if type(value) is tuple and (items := _items(value)) is not None:
+        return items
     if type(value) is Product:
         return Product, value
     if type(value) is Parts:
@@ -99,5 +99,17 @@ def _leaf(value: Any, spec: Spec) -> Any:
     return (type(value).__name__, value) if type(value) in _PLAIN else Same(spec)
 
 
-def _plain(value: tuple[Any, ...]) -> bool:
-    return all(_plain(item) if type(item) is tuple else type(item) in _PLAIN for item in value)
+def _items(value: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return plain items, with the class and two whole numbers for a fraction, whose hash is slow; None if one is not plain."""
+    items: list[Any] = []
+    for item in value:
+        kind = type(item)
+        if kind is Fraction:
+            items += (Fraction, *item.as_integer_ratio())
+        elif kind is tuple and (inner := _items(item)) is not None:
+            items.append((tuple, inner))
+        elif kind in _PLAIN:
+            items.append(item)
+        else:
+            return None
+    return tuple(items)

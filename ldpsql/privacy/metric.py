@@ -113,7 +113,7 @@ class Distances(Metric):
 
     def nearest(self) -> Fraction:
         """Return the smallest distance in the table."""
-        return min(d for x, row in enumerate(self.table) for d in row[:x])
+        return min({id(d): d for x, row in enumerate(self.table) for d in row[:x]}.values())
 
     def matrix(self) -> NDArray[np.float64]:
         """Return all distances."""
@@ -121,4 +121,5 @@ class Distances(Metric):
 
     @cached_property
     def _floats(self) -> NDArray[np.float64]:
-        return np.array([[float(d) for d in row] for row in self.table])
+        near = {id(d): float(d) for row in self.table for d in row}  # most tables hold few different numbers
+        return np.array([[near[id(d)] for d in row] for row in self.table])

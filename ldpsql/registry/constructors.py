@@ -14,7 +14,7 @@ from ldpsql.engine.functions import struct_text
 from ldpsql.errors import PluginError
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.spec import Parameter, sql_literal
-from ldpsql.names import WRITTEN
+from ldpsql.names import MISSING, WRITTEN
 from ldpsql.quoting import quoted, text_literal
 
 _HARMLESS = ("CONSTANT", "CASE", "CAST", "OPERATOR", "COMPARISON", "CONJUNCTION", "BETWEEN", "TYPE")
@@ -36,7 +36,16 @@ def constructor(name: str, mechanism: type[Mechanism], *, trusted: bool) -> str:
         own = {key: f"({text}\n)" for key, text in own.items()}  # as it was read, with a comment at its end or without
     arguments = [f"{quoted(p.name)} := {defaults[p.name]}" if p.name in defaults else quoted(p.name) for p in parameters]
     fields = {"mechanism": _named(name, parameters)} | {p.name: _expression(p) for p in parameters} | own
-    return f"CREATE OR REPLACE MACRO ldp.{name}({', '.join(arguments)}) AS {struct_text(fields)};"
+    required = [p.name for p in parameters if p.required]
+    fewer = (f", ({', '.join(map(quoted, required[:n]))}) AS {_missing(name, required, n)}" for n in range(1, len(required)))
+    return f"CREATE OR REPLACE MACRO ldp.{name}({', '.join(arguments)}) AS {struct_text(fields)}{''.join(fewer)};"
+
+
+def _missing(name: str, required: list[str], n: int) -> str:
+    """Return SQL that refuses a call with the first ``n`` parameters only."""
+    call = text_literal(f"{name}({', '.join(required)})")
+    given = f"alias(CASE WHEN false THEN {quoted(required[0])} END)"  # CREATE MACRO would compute it without a parameter
+    return f"system.main.regexp_extract('', {MISSING}({call}, {text_literal(required[n])}, {given}))"
 
 
 def _named(name: str, parameters: list[Parameter]) -> str:

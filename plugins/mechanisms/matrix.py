@@ -1,11 +1,13 @@
 """Any finite channel, given as a table of probabilities."""
 
 import re
-from decimal import Decimal, InvalidOperation
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache, cached_property
 from typing import Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from ldpsql.mechanisms import (
@@ -32,16 +34,15 @@ _ROUNDING, _NORMAL = 1e-12, 1e-290  # relative, and above it: a fraction becomes
 Rows = tuple[tuple[Fraction, ...], ...]
 
 
-def _exact(value: Any) -> Fraction:
+def _exact(text: str) -> Fraction:
     """Return a probability, from its decimal text or a fraction such as '1/3'."""
-    text = "" if isinstance(value, Fraction) else str(value)
     if len(text) > _LONGEST or _HUGE_EXPONENT.search(text):
         raise InvalidParameter(
             f"a probability may have at most {_LONGEST} characters, and an exponent of 3 digits", "write it as '1/3' or 0.333"
         )
     try:
-        exact = Fraction(str(value)) if isinstance(value, str | int | Fraction) else Fraction(Decimal(str(value)))
-    except (ValueError, InvalidOperation, ZeroDivisionError, OverflowError):
+        exact = Fraction(text)
+    except (ValueError, ZeroDivisionError, OverflowError):
         exact = Fraction(-1)
     if not 0 <= exact <= 1:
         raise InvalidParameter("a channel must hold probabilities between 0 and 1", "fractions such as '1/3' are exact")
@@ -54,28 +55,27 @@ def _rows(table: Any) -> Rows:
         raise InvalidParameter("a channel must be a list of rows of probabilities", "one row for each value")
     (_CELL * sum(map(len, table))).check("reading this table of probabilities", "use fewer values or reports")
     exact = cache(_exact)  # most tables hold few different numbers
-    rows = [[exact(p) if isinstance(p, str) else _exact(p) for p in row] for row in table]
+    rows = [[p if type(p) is Fraction and 0 <= p <= 1 else exact(str(p)) for p in row] for row in table]
     if len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:
         raise InvalidParameter("the rows of a channel must have the same length, at least 2", "one column for each report")
-    return tuple(_scaled(row) for row in rows)
+    share = cache(Fraction)  # equal numbers are one object
+    return tuple(_scaled(row, share) for row in rows)
 
 
-def _scaled(row: list[Fraction]) -> tuple[Fraction, ...]:
+def _scaled(row: list[Fraction], share: Callable[[int, int], Fraction]) -> tuple[Fraction, ...]:
     """Return a row scaled to sum to exactly one."""
     parts, whole = over_one_denominator(row)
     total = sum(parts)
     if abs(total - whole) * 10**9 > whole:
         raise InvalidParameter("every row of a channel must sum to 1", "within 1e-9; the rest is scaled away")
-    return tuple(row) if total == whole else tuple(Fraction(part, total) for part in parts)
+    return tuple(row) if total == whole else tuple(share(part, total) for part in parts)
 
 
-def _ends(column: tuple[Fraction, ...]) -> set[Fraction]:
-    """Return the numbers that may be the largest or the smallest: the others are closer to the middle than doubles err."""
-    rough = [float(p) for p in column]
-    high, low = max(rough) * (1 - _ROUNDING), min(rough) * (1 + _ROUNDING)
-    if low < _NORMAL:
-        return set(column)
-    return {p for p, near in zip(column, rough, strict=True) if near >= high or near <= low}
+def _ends(column: list[Fraction], rough: NDArray[np.float64]) -> Iterator[Fraction]:
+    """Yield the numbers that may be the largest or the smallest: the others are closer to the middle than doubles err."""
+    high, low = rough.max() * (1 - _ROUNDING), rough.min() * (1 + _ROUNDING)
+    near = column if low < _NORMAL else [column[x] for x in np.flatnonzero((rough >= high) | (rough <= low))]
+    yield from {id(p): p for p in near}.values()
 
 
 class Matrix(Mechanism):
@@ -111,7 +111,10 @@ class Matrix(Mechanism):
 
     @cached_property
     def _kept(self) -> Epsilon:
-        columns = [(max(column), min(column)) for column in map(_ends, zip(*self.rows, strict=True))]
+        near = {id(p): float(p) for row in self.rows for p in row}
+        rough = np.array([[near[id(p)] for p in row] for row in self.rows]).T
+        ends = [list(_ends(list(column), own)) for column, own in zip(zip(*self.rows, strict=True), rough, strict=True)]
+        columns = [(max(column), min(column)) for column in ends]
         if any(low == 0 < high for high, low in columns):
             raise NotPrivate("some report rules a value out: these rows keep no finite epsilon", "replace zeros")
         widest = max(high / low for high, low in columns if high)
