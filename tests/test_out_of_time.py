@@ -105,6 +105,15 @@ def test_an_estimator_that_compares_all_pairs_refuses_large_domains_in_python() 
 
 
 @pytest.mark.parametrize("text", SETS)
+def test_bias_is_corrected_the_same_some_reports_at_a_time(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    of = mechanism(text)
+    column = reports(of)
+    whole = ldpsql.estimate(column, of, "corrected_em").estimate
+    monkeypatch.setattr("plugins.estimators.corrected_em.CELLS", 5 * VALUES)
+    assert np.allclose(ldpsql.estimate(column, of, "corrected_em").estimate, whole)
+
+
+@pytest.mark.parametrize("text", SETS)
 def test_blocks_of_values_have_the_curvature_of_their_columns(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(supports, "_MANY_REPORTS", 10)
     of, block = mechanism(text), np.arange(VALUES) // 7
