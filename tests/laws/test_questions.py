@@ -98,8 +98,8 @@ def drawn(con: DuckDBPyConnection, request: pytest.FixtureRequest) -> DuckDBPyCo
 @pytest.mark.parametrize("given", GIVEN)
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_every_question_has_one_answer(drawn: DuckDBPyConnection, question: str, given: str, request: Any) -> None:
-    if given != "all" and "given" not in registry().questions[question].parameters():
-        pytest.skip("it has no condition")
+    if given != "all" and (question == "margin" or "given" not in registry().questions[question].parameters()):
+        pytest.skip("it has no condition")  # `given` of a margin names columns
     arguments = GIVEN[given] | ARGUMENTS.get(question, {})
     m = registry().mechanism(MECHANISMS[request.node.callspec.params["drawn"]])
     levels = {"a": m, "b": m}
