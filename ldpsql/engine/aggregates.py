@@ -60,15 +60,15 @@ def aggregate(
         over = {"counts": None, "others": None, "m": "false"} | optional | dict(options)
         compared = f"{COMPARED}(counts, {next(each)}, others, {next(each)})"
         return Macros("\n".join([_macro(name, over, compared), _comment(name, question.summary)]))
-    counted = f"{LISTED_BY if question.lists else COUNTED_BY}(report, keep, false)"
-    of_reports = answer.format(counts=counted, record=f"{RECORD_OF}(report, report)")
+    counted = f"{LISTED_BY if question.lists else COUNTED_BY}(report, keep, {{m}})"
+    of_reports = answer.format(counts=counted.format(m="false"), record=f"{RECORD_OF}(report, report)")
     made = [_macro(name, {"report": None, "m": None if required else "false"} | arguments, of_reports)]
     if not estimator:
         made.append(_comment(name, f"aggregate: {question.summary}"))
     if question.rows and not estimator:
         answered = answer.format(counts=_LOCAL, record=f"typeof({_LOCAL})")
         size = f"len({_LOCAL})" if question.lists else f"list_sum(map_values({_LOCAL}))"
-        made += _over_tables(name, {"m": None} | arguments, counted, answered, size)
+        made += _over_tables(name, {"m": None} | arguments, counted.format(m="m"), answered, size)  # which checks the record
     return Macros("\n".join(made))
 
 
