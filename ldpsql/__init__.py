@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ldpsql.namespaces import register
+from ldpsql.engine.namespaces import register
 
 if TYPE_CHECKING:
     from ldpsql.bulk.charging import Charge

@@ -184,7 +184,9 @@ def test_lengths_read_from_sql_are_those_of_duckdb(name: str, monkeypatch: pytes
 UNREADABLE = "SELECT [0::UBIGINT] AS y FROM range({}) AS t(i)"  # of the wrong length: an error once they are read
 
 
-@pytest.mark.parametrize("call", ["ldp.inv('reports', y, wide())", "ldp.estimate('reports', y, wide())"])
+@pytest.mark.parametrize(
+    "call", ["ldp.estimate('reports', y, wide(), estimator := 'inv')", "ldp.estimate('reports', y, wide())"]
+)
 def test_sets_beyond_the_limit_are_refused_before_they_are_counted(
     con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:

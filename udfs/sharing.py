@@ -52,7 +52,7 @@ def borrows(names: Texts) -> pa.Array:
 
 @guarded
 @one_thread
-def learn(groups: Lists, pooled: Column, plans: Handles) -> pa.Array:
+def learn(groups: Lists, pooled: Column, plans: Column) -> pa.Array:
     """Return the prior of each list of counts of groups; NULL if it is empty.
 
     ``pooled`` are the counts of all groups together, if the lists hold only some of them; NULL if they hold all.
@@ -67,9 +67,9 @@ def learn(groups: Lists, pooled: Column, plans: Handles) -> pa.Array:
 
 
 def _learnt(groups: pa.ListScalar, pooled: pa.Scalar, handle: int) -> Any:
-    source, estimator = _of(handle)
     if not groups.is_valid:
         return None
+    source, estimator = _of(handle)
     maps = groups.values
     if not estimator.needs_groups:
         raise InvalidParameter(f"{estimator.name} has nothing to learn from all groups", "for example estimator := 'shared'")

@@ -6,6 +6,7 @@ What users call:
     frames          `estimate` and its relatives in Python, comparisons, regressions, and reports of other libraries
     counts          `partial_counts`, `merge`
     many_groups     `estimate_groups`
+    queries         the queries for groups that commands and Python run
 A run, from top to bottom:
     sources         files, tables, frames and streams, cut into parts
     columns         perturbed by a mechanism, afresh or permanently, or kept

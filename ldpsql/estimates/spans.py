@@ -107,8 +107,12 @@ def _running(estimates: Estimates) -> Floats:
 
 
 def widened(share: Measure, least: Measure, most: Measure) -> Measure:
-    """Return a share with its own error; its interval holds the share of what is surely inside, and of what is possibly."""
-    return replace(share, low=np.minimum(least.low, share.low), high=np.maximum(most.high, share.high))
+    """Return a share with its own error; its interval holds the share of what is surely inside, and of what is possibly.
+
+    A share of no whole value has the error of the values that are possibly inside.
+    """
+    error = np.where(share.std_error > 0, share.std_error, most.std_error)
+    return replace(share, std_error=error, low=np.minimum(least.low, share.low), high=np.maximum(most.high, share.high))
 
 
 @dataclass(frozen=True)
