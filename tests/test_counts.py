@@ -129,7 +129,8 @@ def test_questions_of_one_column_and_of_counts_are_those_of_a_frame() -> None:
 def test_polars_has_the_methods_whenever_it_is_imported(imports: str) -> None:
     loaded = "print('polars' in sys.modules, 'ldpsql.bulk' in sys.modules)"
     made = "polars.DataFrame({'x': ['a', 'b'] * 99}).ldp.estimate(\"krr(1, ['a', 'b'])\").estimate.sum()"
-    program = f"import sys, ldpsql; {loaded}" if imports.startswith("ldpsql") else "import sys; print(False, False)"
+    looked = "import importlib.util; importlib.util.find_spec('polars')"  # as libraries do that can use it
+    program = f"import sys, ldpsql; {looked}; {loaded}" if imports.startswith("ldpsql") else "import sys; print(False, False)"
     script = f"{program}; import {imports}; {loaded}; print('ldp' in vars(polars.LazyFrame), round({made}))"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, check=False, text=True)
     assert done.stdout == "False False\nTrue False\nTrue 1\n", done.stderr

@@ -260,6 +260,11 @@ def test_arguments_that_do_not_fit_a_frame_or_a_column_are_explained() -> None:
             ldpsql.estimate(PEOPLE.city, KRR, "ibu", **options)
     with pytest.raises(UnknownName, match=r"no question named 'meann'. Hint: did you mean 'mean'"):
         ldpsql.estimate(PEOPLE, KRR, column="city", question="meann")
+    with pytest.raises(UnknownName, match="no question named 'perturb'"):
+        ldpsql.estimate(PEOPLE, KRR, column="city", question="perturb")
+    for frame in (PEOPLE, pl.LazyFrame({"city": ["Lima"]})):
+        with pytest.raises(UnknownName, match="no column named 'region'"):
+            ldpsql.estimate(frame, KRR, column="city", by="region")
     with pytest.raises(InvalidParameter, match=r"'share' does not take these arguments. Hint: it takes of,"):
         ldpsql.estimate(PEOPLE, KRR, column="city", question="share", off="Lima")
     with pytest.raises(InvalidDomain, match="have no order"):  # raised by SQL

@@ -110,7 +110,7 @@ _checked = lru_cache(maxsize=256)(_check)  # a statement mentions its mechanism 
 @guarded
 def missing(calls: Texts, parameters: Texts, given: Texts) -> pa.Array:  # noqa: ARG001  # not constant until there is a call
     """Refuse a constructor that was called without a parameter."""
-    call, parameter = (plain(column)[0].as_py() for column in (calls, parameters))
+    call, parameter = (plain(column)[0].as_py() or "" for column in (calls, parameters))
     raise InvalidParameter(f"{call.partition('(')[0]} needs {parameter}", f"write ldp.{call}")
 
 

@@ -52,10 +52,11 @@ def borrows(names: Texts) -> pa.Array:
 
 @guarded
 @one_thread
-def learn(groups: Lists, pooled: Column, plans: Column) -> pa.Array:
+def learn(groups: Lists, pooled: Column, plans: Wholes) -> pa.Array:
     """Return the prior of each list of counts of groups; NULL if it is empty.
 
-    ``pooled`` are the counts of all groups together, if the lists hold only some of them; NULL if they hold all.
+    ``pooled`` are the counts of all groups together, if the lists hold only some of them; NULL if they hold all. The handle
+    of what is asked is NULL if there are no rows.
 
     Raises:
         InvalidParameter: if the estimator does not learn from groups.
@@ -66,7 +67,7 @@ def learn(groups: Lists, pooled: Column, plans: Column) -> pa.Array:
     return pa.array([_learnt(lists[row], totals[row], handle) for row, handle in rows], _PRIOR)
 
 
-def _learnt(groups: pa.ListScalar, pooled: pa.Scalar, handle: int) -> Any:
+def _learnt(groups: pa.ListScalar, pooled: pa.Scalar, handle: int | None) -> Any:
     if not groups.is_valid:
         return None
     source, estimator = _of(handle)
@@ -79,7 +80,7 @@ def _learnt(groups: pa.ListScalar, pooled: pa.Scalar, handle: int) -> Any:
     return learned and learned.given()["prior"]
 
 
-def _of(handle: int) -> tuple[Source, Estimator]:
+def _of(handle: int | None) -> tuple[Source, Estimator]:
     asked = ASKED.thing(handle)
     return asked.source, asked.estimator
 

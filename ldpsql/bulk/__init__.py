@@ -6,7 +6,6 @@ What users call:
     frames          `estimate` and its relatives in Python, comparisons, regressions, and reports of other libraries
     counts          `partial_counts`, `merge`
     many_groups     `estimate_groups`
-    queries         the queries for groups that commands and Python run
 A run, from top to bottom:
     sources         files, tables, frames and streams, cut into parts
     columns         perturbed by a mechanism, afresh or permanently, or kept
@@ -14,4 +13,6 @@ A run, from top to bottom:
     orders          the rows in random order, by `shuffling`, or in that of the source
     sinks           files and tables; `staging`, the folder from which files are published by renaming
     fingerprints    the mechanism that drew a column, next to its reports
+What commands and `estimate` share:
+    queries         the SQL of estimates and questions, for each group
 """

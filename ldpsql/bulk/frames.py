@@ -32,7 +32,7 @@ from ldpsql.domains.columns import plain, with_nulls
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import arrow_fields, struct_text
 from ldpsql.engine.threads import one_thread
-from ldpsql.errors import InvalidParameter, NoReports, UnknownName
+from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
 from ldpsql.errors.wording import of_sql
 from ldpsql.estimates.asked import Asked, PlanQuestion
@@ -132,8 +132,8 @@ def estimate(
         column: the column of the reports in a frame, or the columns of a row; by default those that are not in ``by``, if it is
             only one, or if the mechanism is one of a row.
         by: the columns that define groups.
-        question: what to answer instead of the shares of all values: the name of a function that takes reports in SQL, such as
-            ``mean``, ``median``, ``share`` or ``top``.
+        question: what to answer instead of the shares of all values: the name of a question, such as ``mean``, ``median``,
+            ``share`` or ``top``, or of an estimator.
         **arguments: the arguments of the question, such as ``of="age"``, ``q=0.9`` or ``most=3``.
 
     Returns:
@@ -145,6 +145,7 @@ def estimate(
         ImpossibleReport, NotReports, NoReports: if the values cannot be reports of the mechanism.
         OtherMechanism: if the frame or the counts name another mechanism that drew them.
         MechanismUnrecorded: if no mechanism is passed, and none is named.
+        UnknownName: if there is no such column or question.
         InvalidParameter: if the column of the reports must be named, or there are no columns.
 
     """
@@ -198,6 +199,8 @@ def _asked(
     arguments: dict[str, Any],
 ) -> Rows:
     """Return the answers for each group, from SQL; without columns the data are one column, or counts."""
+    if question is not None and question not in registry().estimators:
+        registry().question(question)  # it exists: not every function of SQL answers a question
     with connect() as con:
         if columns:
             table, drawn_by = _in_sql(con, data, columns, [*columns, *keys], mechanism)
@@ -222,14 +225,12 @@ def _asked(
 
 
 def _not_asked(con: DuckDBPyConnection, question: str, error: duckdb.Error) -> Exception:
-    """Return the error for a question that does not exist, or does not take these arguments."""
-    functions = con.sql("SELECT function_name, parameters FROM duckdb_functions() WHERE database_name = 'ldp'").fetchall()
-    own = [", ".join(parameters[2:]) for name, parameters in functions if name == question.lower()]
-    if not own:
-        return UnknownName("question", question, {name for name, _ in functions if not name.startswith("_")})
-    if isinstance(error, duckdb.BinderException):
-        return InvalidParameter(f"'{question}' does not take these arguments", f"it takes {max(own, key=len)}")
-    return error
+    """Return the error for arguments that a question does not take."""
+    if not isinstance(error, duckdb.BinderException):
+        return error
+    found = "SELECT parameters[3:] FROM duckdb_functions() WHERE database_name = 'ldp' AND function_name = $1"
+    own = max((parameters for (parameters,) in con.execute(found, [question]).fetchall()), key=len, default=[])
+    return InvalidParameter(f"'{question}' does not take these arguments", f"it takes {', '.join(own)}")
 
 
 def _maps(counts: Counts) -> pa.Array:
@@ -246,7 +247,10 @@ def _in_sql(
         return sql_of(con, path, wanted), drawn_by
     drawn_by, _ = drawn_by_columns(columns, mechanism, lambda name: of_frame(data, name))
     chosen = list(dict.fromkeys(wanted))
-    reader = stream(data.select(chosen).collect() if isinstance(data, pl.LazyFrame) else data, chosen)
+    if isinstance(data, pl.LazyFrame):
+        check_columns(chosen, data.collect_schema().names())
+        data = data.select(chosen).collect()
+    reader = stream(data, chosen)
     check_columns(chosen, reader.schema.names)
     empty = reader.schema.empty_table().select(chosen)
     con.register(_ROWS, pa.Table.from_batches((batch.select(chosen) for batch in batches_of(reader)), empty.schema))

@@ -33,15 +33,16 @@ class _Finder:
         """Return the spec of Polars; None for any other module."""
         if name != "polars":
             return None
-        sys.meta_path.remove(cls)
-        found = (finder.find_spec(name, path, target) for finder in sys.meta_path)
+        found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not cls)
         spec = next(filter(None, found), None)
         if spec is not None and spec.loader is not None:
             run = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
                 run(module)
-                _register(module)
+                if cls in sys.meta_path:
+                    sys.meta_path.remove(cls)
+                    _register(module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
