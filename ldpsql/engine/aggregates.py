@@ -123,7 +123,7 @@ def _over_tables(name: str, arguments: Mapping[str, str | None], counted: str, a
     recorded = f", (reports, report) AS TABLE (FROM query({call}))" if alone else ""
     passed = ", ".join(map(quoted, over_table))
     yield _macro(name, over_table, f"TABLE (FROM ldp.{table}({passed})){recorded}")
-    yield f"COMMENT ON MACRO TABLE ldp.{name} IS 'the same over a table, a file or a frame, one row a value';"
+    yield f"COMMENT ON MACRO TABLE ldp.{name} IS 'the same over a table, a file or a frame, a row for each line of the answer';"
 
 
 def _macro(name: str, parameters: Mapping[str, Any], body: str) -> str:
