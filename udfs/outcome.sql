@@ -35,7 +35,7 @@ CREATE OR REPLACE MACRO ldp.regression(report, m, y, x := NULL, weight := 1, fam
 
 -- What each report weighs for each value: sums over rows with these weights are unbiased.
 CREATE OR REPLACE MACRO ldp.weights(report, m, of := NULL) AS cast_to_type(
-    __ldp_weights(report, __ldp_mechanism(m), of), [{'value': ldp._column_kind(m, of)[1], 'weight': NULL::DOUBLE}]);
+    CASE WHEN ldp._drew(report, m, m) THEN __ldp_weights(report, __ldp_mechanism(m), of) END, [{'value': ldp._column_kind(m, of)[1], 'weight': NULL::DOUBLE}]);
 
 COMMENT ON MACRO ldp.outcome IS 'aggregate: the mean, sum or variance of a raw column for each value of a perturbed one, or the weighted share of each value';
 COMMENT ON MACRO ldp.sums IS 'aggregate, under GROUP BY report: the sums of a raw column and its weights that outcomes need';

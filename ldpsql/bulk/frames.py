@@ -317,7 +317,7 @@ def _of_reports(
     recorded: bool = False,
 ) -> Estimate:
     kind = reports.reports.type if isinstance(reports, Counts) else column_of(reports).type
-    drawn_by = of_lists(_levels(mechanism) if isinstance(mechanism, Mapping) else _mechanism(reports, mechanism), kind)
+    drawn_by = of_lists(_levels(reports, mechanism) if isinstance(mechanism, Mapping) else _mechanism(reports, mechanism), kind)
     if isinstance(drawn_by, KeyValueMechanism):
         raise InvalidParameter("these are reports of sets of pairs", "use ldpsql.key_value")
     estimates = estimate_likelihood(drawn_by, _likelihood(reports, drawn_by), registry().estimator(estimator or IBU))
@@ -326,9 +326,14 @@ def _of_reports(
     return replace(estimates, recorded=recorded or bool(_fingerprints(reports)))[0]
 
 
-def _levels(mechanisms: Mapping[Any, Mechanism | str]) -> Mixed:
-    """Return the mechanisms of levels."""
-    return Mixed(Domain(pa.array(list(mechanisms))), tuple(map(registry().mechanism, mechanisms.values())))
+def _levels(reports: Column | Counts, mechanisms: Mapping[Any, Mechanism | str]) -> Mixed:
+    """Return the mechanisms of levels, which what the reports record must not contradict."""
+    each = tuple(map(registry().mechanism, mechanisms.values()))
+    kind = pa.null() if isinstance(reports, Counts) else type_of_column(reports)
+    fields = {field.name: field.type for field in kind} if pa.types.is_struct(kind) else {}
+    for one in each:
+        check_agreement(of_type(fields["report"]) if "report" in fields else _fingerprints(reports), one)
+    return Mixed(Domain(pa.array(list(mechanisms))), each)
 
 
 def _fingerprints(reports: Column | Counts) -> Fingerprints:

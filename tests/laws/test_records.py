@@ -159,6 +159,9 @@ def test_another_epsilon_is_refused_on_every_road_and_none_need_be_named(
         "ldp.ibu(ldp.merge(counts), {}) FROM (SELECT ldp.counts(city) AS counts",
         "ldp.compare(ldp.counts(city), ldp.counts(home), {}, of := 'Lima')",
         "ldp.ibu([city, home], {})",
+        "ldp.weights(city, {})",
+        "ldp.ibu({{level: 1, report: city}}, MAP {{1: {}}})",
+        "ldp.ibu(ldp.counts({{level: 1, report: city}}), MAP {{1: {}}})",
     ],
 )
 def test_aggregates_refuse_another_epsilon(con: DuckDBPyConnection, warehouse: Path, source: str, call: str) -> None:
@@ -166,6 +169,24 @@ def test_aggregates_refuse_another_epsilon(con: DuckDBPyConnection, warehouse: P
     assert con.execute(query.format(f"ldp.{RIGHT}")).fetchall()
     with pytest.raises(duckdb.Error, match="LDP408"):
         con.execute(query.format(f"ldp.{WRONG}"))
+
+
+def of_levels(con: DuckDBPyConnection, m: str) -> Any:
+    column = con.sql("SELECT {level: 1, report: city} AS report FROM reports").to_arrow_table()["report"]
+    return ldpsql.estimate(column, {1: m}).estimate.tolist()
+
+
+def top(con: DuckDBPyConnection, m: str) -> Any:
+    return con.execute(f"FROM ldp.top(reports, city, ldp.{m}, 4)").fetchall()
+
+
+@pytest.mark.parametrize("estimate", [of_levels, top])
+def test_what_always_names_a_mechanism_refuses_another_one(
+    con: DuckDBPyConnection, estimate: Callable[[DuckDBPyConnection, str], Any]
+) -> None:
+    assert len(estimate(con, RIGHT)) == 4
+    with pytest.raises(Exception, match="LDP408"):
+        estimate(con, WRONG)
 
 
 @pytest.mark.parametrize("source", ["reports", "joined", "'{}/reports.parquet'"])
