@@ -321,7 +321,7 @@ def test_geometric_noise_in_linear_time_is_the_same_map_with_the_same_errors(nam
     op = operator_of(registry().mechanism(f"{name}(epsilon={epsilon}, low=0, high=30)"))
     dense = DenseOperator(op.matrix())
     theta, w = RNG.dirichlet(np.ones(op.inputs), 3), RNG.random((3, op.outputs))
-    assert op.forward(theta) == pytest.approx(dense.forward(theta), abs=1e-15)
+    assert op.forward(theta) == pytest.approx(dense.forward(theta), rel=1e-13, abs=1e-15)  # 231 rounded sums
     assert op.adjoint(w) == pytest.approx(dense.adjoint(w))
     if name == "truncated_geometric":
         assert op.condition == pytest.approx(dense.condition, rel=1e-2)

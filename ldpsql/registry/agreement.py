@@ -230,11 +230,12 @@ def read_source(spec: pa.Scalar, kind: str | None) -> Mechanism | Mixed:
     levels = isinstance(spec, pa.MapScalar) or (isinstance(spec, pa.StructScalar) and "mechanism" not in spec.type.names)
     if levels and spec.is_valid:
         mixed = read_levels(spec)
-        for one in mixed.mechanisms:  # the field `report` has one type, and so all levels were drawn by what it records
-            if not columns_of(one):
+        # The field `report` has one type, so what it records drew all levels.
+        for one in (one for one in mixed.mechanisms if isinstance(one, Mechanism)):
+            if columns_of(one):
+                check_typed(kind or "", one)
+            else:
                 check_agreement(of_sql_type(kind).get("report", NONE), one)
-            elif kind is not None:
-                check_typed(kind, one)
         return mixed
     mechanism = MECHANISMS.thing(mechanism_number(spec))
     if kind is not None:
