@@ -191,17 +191,18 @@ def check() -> Iterator[Figure]:
     con = ldpsql.connect()
     con.execute("CREATE MACRO m() AS ldp.krr(1.0, range(100))")
     con.execute("CREATE TABLE people AS SELECT range % 100 AS x, range % 10_000 AS g FROM range(3_000_000)")
+    con.execute("CREATE TABLE reports AS SELECT ldp.perturb(x, m()) AS x, g FROM people")
     for what, own, plain in (
         ("perturb against copying the column", "SELECT ldp.perturb(x, m()) AS x FROM people", "SELECT x FROM people"),
         (
             "ibu of 3 M reports against GROUP BY",
-            "SELECT ldp.ibu(x, m()) FROM people",
-            "SELECT x, count(*) FROM people GROUP BY x",
+            "SELECT ldp.ibu(x, m()) FROM reports",
+            "SELECT x, count(*) FROM reports GROUP BY x",
         ),
         (
             "ibu of 10,000 groups against histogram",
-            "SELECT g, ldp.ibu(x, m()) FROM people GROUP BY g",
-            "SELECT g, histogram(x) FROM people GROUP BY g",
+            "SELECT g, ldp.ibu(x, m()) FROM reports GROUP BY g",
+            "SELECT g, histogram(x) FROM reports GROUP BY g",
         ),
     ):
         yield against(what, *(partial(con.execute, f"CREATE OR REPLACE TABLE c AS {query}") for query in (own, plain)))
