@@ -7,19 +7,24 @@ import os
 import re
 import sys
 import tomllib
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
-from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast, get_origin
 
 os.environ["LDPSQL_PLUGINS"] = "0"
 
+import duckdb
 import typer.main
+from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql import Mechanism, Policy, certify, document, errors
-from ldpsql.functions import Spec, registry
+from ldpsql import Key, Ledger, Mechanism, Policy, certify, document, errors
+from ldpsql.functions import Macros, Spec, registry
 from ldpsql.mechanisms import ApproximateLdp, MetricLdp, PureLdp
 from ldpsql.registry.discovery import imported
 from ldpsql.settings import sections
@@ -32,27 +37,25 @@ ESTIMATORS = (
     "`FROM ldp.estimate(reports, report, m, estimator := 'NAME')` from a column of a table, a view, a file or a frame."
 )
 FUNCTIONS = (
-    "[Mechanisms](mechanisms.md) and [estimators](estimators.md) have pages of their own. Many functions share arguments:"
+    "The functions by task, each with an example. [Mechanisms](mechanisms.md) and [estimators](estimators.md) have pages of "
+    "their own. A question, such as `ldp.estimate` or `ldp.mean`, is an aggregate: it works under any `GROUP BY`."
 )
-ARGUMENTS = {
-    "`report`, `reports`": (
-        "the column of reports, of counts of them, of lists of several reports of a person, or of levels and reports, "
-        "`{level: level, report: report}`; after `FROM`, the table, file or frame with the column of reports comes first"
-    ),
-    "`m`": (
-        "the mechanism that drew the reports, or a MAP or a STRUCT with the mechanism of each level; if it is `false`, or the "
-        "only argument that is left out, the one that the type of the reports records"
-    ),
-    "`counts`": "counts of reports, as `ldp.counts` returns them",
-    "`keep`": "a condition: only rows of reports or counts in which it holds are counted; for `ldp.perturb_rows`, columns that "
-    "pass through",
-    "`estimator`": "the estimator of the shares, with its options: `'ibu'` or `'ibu(stop := 100)'`",
-    "`confidence`": "the probability of the interval, 0.95 by default",
-    "`of`": "the values of a share, or the name of the column of a mean, of reports of several columns",
-    "`given`, `versus`": "a condition on columns of the mechanism, such as `{city: 'Lima', age: {low: 18, high: 65}}`; "
-    "`ldp.margin` takes names of columns",
-    "`p`, `q`": "two estimates, or two lists of shares",
-    "`prior`": "a distribution over the values, as a list of shares",
+SETUP = (
+    "All examples run on these tables. The number of each report is fixed, so that their results stay the same; they show "
+    "four digits and at most six rows, and *random* where each run differs. A connection in memory runs them, with a key for "
+    "permanent reports; for the budget, one with a ledger."
+)
+COLUMNS = {
+    "`value`, `key`": "a value of the mechanism, or a key, in its own type",
+    "`estimate`, `share`": "a share from 0 to 1; of a mean or a quantile, the number in the unit of the values, of a variance "
+    "in that unit squared: days for dates, seconds for times. `n * estimate` is a number of people",
+    "`std_error`": "the standard error, in the same unit",
+    "`low`, `high`": "the ends of the interval, in the same unit",
+    "`n`, `reports`": "the number of reports",
+    "`p_value`": "the probability of a statistic that is at least as large if nothing differs",
+    "`effective_reports`": "the number of rows with equal weights, or of raw values, that would tell as much",
+    "`realised_epsilon`, `claim`": "the epsilon of the exact channel, and the claim that it was compared with",
+    "`mechanism`, `fingerprint`": "its name, and the digits that only the same channel has",
 }
 ERRORS = "Every error has a code, one sentence and a hint that says what to do. The command line ends with the exit code."
 COMMAND_LINE_ERRORS = {
@@ -122,6 +125,8 @@ VARIABLES = {
     "OPENLINEAGE_API_KEY": "the key, sent to that host only",
 }
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+EXAMPLES = (Path(__file__).parent / "data" / "functions.sql").read_text(encoding="utf-8")
+_MACRO = r'MACRO ldp\."?([a-z]\w*)"?\s*\(((?:[^()]|\([^()]*\))*)\)\s*AS( TABLE)?'
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -153,15 +158,118 @@ def _plain(text: str) -> str:
     return text.replace("``", "`")
 
 
-def functions() -> list[tuple[str, str]]:
-    """Return the public SQL functions that are neither a mechanism nor an estimator, and what each does."""
-    generated = {*registry().mechanisms, *registry().estimators}
+def functions() -> dict[str, tuple[str, list[str], list[str]]]:
+    """Return what each SQL function does that is neither a mechanism nor an estimator, its calls and its arguments."""
+    offered = "\n".join(one.text for _, own in registry().functions() for one in own if isinstance(one, Macros))
+    calls: dict[str, dict[str, None]] = {}
+    for name, given, over_table in re.findall(_MACRO, offered):
+        call = f"{'FROM ' * bool(over_table)}ldp.{name}({' '.join(given.split())})"
+        calls.setdefault(name, {})[call.replace('"', "")] = None
     with ldpsql.connect() as con:
         rows = con.execute(
-            """SELECT function_name, parameters, comment FROM duckdb_functions()
-               WHERE database_name = 'ldp' AND NOT starts_with(function_name, '_') ORDER BY function_name, len(parameters)"""
+            """SELECT function_name, min(comment ORDER BY function_type), list_distinct(flatten(list(parameters)))
+               FROM duckdb_functions() WHERE database_name = 'ldp' AND NOT starts_with(function_name, '_') GROUP BY ALL"""
         ).fetchall()
-    return [(f"ldp.{name}({', '.join(names)})", comment or "") for name, names, comment in rows if name not in generated]
+    specs = {*registry().mechanisms, *registry().estimators}
+    return {name: (comment, list(calls[name]), own) for name, comment, own in rows if name not in specs}
+
+
+def function_page() -> str:
+    """Return the page of SQL functions: arguments and columns that many share, then each function with its example."""
+    _, setup, *tasks, wrong = re.split(r"^-- # .*\n", EXAMPLES, flags=re.MULTILINE)
+    titles = re.findall(r"^-- # (.*)\n", EXAMPLES, re.MULTILINE)[1:-1]
+    arguments = {name: [kind, text] for name, kind, text in re.findall(r"^-- @(\w+) ([^:]+): (.*)$", EXAMPLES, re.MULTILINE)}
+    known = functions()
+    used = Counter(argument for *_, own in known.values() for argument in own)
+    assert used.keys() == arguments.keys(), used.keys() ^ arguments.keys()
+    shared = [name for name in arguments if used[name] > 2]  # the others are explained at their functions
+    listed = [re.findall(r"^-- (\w+)", task, re.MULTILINE) for task in tasks]
+    links = [", ".join(f"[{name}](#ldp{name})" for name in names) for names in listed]
+    page = [
+        f"# SQL functions\n{FUNCTIONS}\n",
+        table(["task", "functions"], zip(titles, links, strict=True)) + "\n",
+        "## Arguments",
+    ]
+    page += [table(["argument", "type", "meaning"], ([f"`{name}`", *arguments[name]] for name in shared)) + "\n"]
+    page += ["## Columns of results", table(["column", "meaning"], COLUMNS.items()) + "\n"]
+    page += [f"## Data of the examples\n{SETUP}\n\n```sql\n{setup.strip()}\n```\n"]
+    with connected(setup) as (con, charged):
+        for title, task in zip(titles, tasks, strict=True):
+            page.append(f"## {title}")
+            for name, random, statement in re.findall(r"^-- (\w+)(.*)\n((?:(?!--).+\n)+)", task, re.MULTILINE):
+                comment, calls, own = known.pop(name)
+                lines = [f"* `{one}` {': '.join(arguments[one])}" for one in arguments if one in own and one not in shared]
+                page += [
+                    f"### ldp.{name}",
+                    f"{_sentence(comment)}.",
+                    "",
+                    "```sql",
+                    *calls,
+                    "```",
+                    "",
+                    *lines,
+                    *[""] * bool(lines),
+                ]
+                page.append(example(charged if name == "budget" else con, statement, random))
+        page.append("## Errors\nWhat is wrong is an error with a [code](errors.md):\n")
+        page.append(table(["statement", "error"], ([f"`{one}`", refusal(con, one)] for one in wrong.splitlines())) + "\n")
+    assert not known, f"no example in tests/data/functions.sql: {sorted(known)}"
+    return "\n".join(page)
+
+
+@contextmanager
+def connected(setup: str) -> Iterator[tuple[DuckDBPyConnection, DuckDBPyConnection]]:
+    """Yield a connection with the tables of the examples, and one with a ledger that was charged once."""
+    perturbed = "ldp.krr(1, ['Lima', 'Oslo'])"
+    with TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
+        con = ldpsql.connect(key=Key.create(Path(folder) / "people.key"))
+        charged = ldpsql.connect(ledger=Ledger.open(Path(folder) / "budget.ledger", Policy(epsilon_budget=2)))
+        con.execute(setup)
+        charged.execute("CREATE TABLE people AS SELECT 'Lima' AS city FROM range(20)")
+        with ldpsql.release(charged, "people", {"city": perturbed}, "reports"):
+            charged.execute(f"CREATE TABLE reports AS SELECT ldp.perturb(city, {perturbed}) AS city FROM people")
+        yield con, charged
+
+
+def example(con: DuckDBPyConnection, statement: str, random: str) -> str:
+    """Return a statement as a block of SQL, and its result as a table; columns named in ``random``, with ``~``, are hidden."""
+    result = con.sql(statement)
+    heads = [f"{name} {_short(str(kind))}" for name, kind in zip(result.columns, result.types, strict=True)]
+    rows = [
+        ["*random*" if f"~{name}" in random.split() else _cell(cell) for name, cell in zip(result.columns, row, strict=True)]
+        for row in result.limit(6).fetchall()
+    ]
+    assert rows, statement
+    return f"```sql\n{statement}```\n\n{table(heads, rows)}\n"
+
+
+def _cell(cell: object) -> str:
+    """Return a cell of a result with four digits."""
+    if isinstance(cell, dict):
+        return _short("{" + ", ".join(f"{name}: {_cell(one)}" for name, one in cell.items()) + "}")
+    if isinstance(cell, list):
+        return _short(f"[{', '.join(map(_cell, cell))}]")
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    return "NULL" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else _short(str(cell))
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def refusal(con: DuckDBPyConnection, statement: str) -> str:
+    """Return the error of a statement, with a link to its code."""
+    try:
+        con.execute(statement)
+    except duckdb.Error as error:
+        code, text = re.findall(r"\[(LDP\d+)\] (.*)", str(error))[0]
+        return f"[{code}](errors.md#{code.lower()}) {text}"
+    raise AssertionError(f"{statement} is not an error")
 
 
 def commands(command: Any, path: str) -> Iterator[str]:
@@ -226,18 +334,10 @@ def settings_sections() -> Iterator[str]:
 @cache
 def pages() -> dict[str, str]:
     """Return the generated pages by file name."""
-    letters = groupby(functions(), key=lambda one: one[0].removeprefix("ldp.")[0].upper())
-    listed = {
-        letter: table(["function", "what it does"], [[f"`{call}`", comment] for call, comment in own])
-        for letter, own in letters
-    }
-    arguments = table(["argument", "meaning"], ARGUMENTS.items())
     return {
         "mechanisms.md": f"# Mechanisms\n{MECHANISMS}\n\n" + "\n".join(specs(registry().mechanisms.values())),
         "estimators.md": f"# Estimators\n{ESTIMATORS}\n\n" + "\n".join(specs(registry().estimators.values())),
-        "functions.md": f"# SQL functions\n{FUNCTIONS}\n\n{arguments}\n\n"
-        + "\n\n".join(f"## {letter}\n{own}" for letter, own in listed.items())
-        + "\n",
+        "functions.md": function_page(),
         "commands.md": "# Commands\n\n" + "\n".join(commands(typer.main.get_command(app), "ldpsql")),
         "errors.md": f"# Errors\n{ERRORS}\n\n" + "\n".join(error_sections()),
         "settings.md": f"# Settings\n{SETTINGS}\n\n```toml\n{SETTINGS_EXAMPLE}```\n\n" + "\n".join(settings_sections()) + "\n",

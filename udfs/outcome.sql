@@ -39,7 +39,7 @@ CREATE OR REPLACE MACRO ldp.weights(report, m, of := NULL) AS cast_to_type(
 
 COMMENT ON MACRO ldp.outcome IS 'aggregate: the mean, sum or variance of a raw column for each value of a perturbed one, or the weighted share of each value';
 COMMENT ON MACRO ldp.sums IS 'aggregate, under GROUP BY report: the sums of a raw column and its weights that outcomes need';
-COMMENT ON MACRO ldp.outcome_sums IS 'aggregate: the same as ldp.outcome, from ldp.sums';
-COMMENT ON MACRO TABLE ldp.outcome_by IS 'the same as ldp.outcome for each group of a table, a file or a frame, added up in DuckDB';
+COMMENT ON MACRO ldp.outcome_sums IS 'aggregate: the same as outcome, from sums';
+COMMENT ON MACRO TABLE ldp.outcome_by IS 'the same as outcome for each group of a table, a file or a frame, added up in DuckDB';
 COMMENT ON MACRO ldp.regression IS 'aggregate: the coefficients of a linear or logistic regression on a perturbed column and raw ones';
 COMMENT ON MACRO ldp.weights IS 'what a report weighs for each value, for tools that take weights of rows';
