@@ -185,6 +185,15 @@ def test_rows_without_report_or_outcome_are_left_out_and_empty_groups_are_null(c
         assert con.execute(f"SELECT {call} FROM {empty}").fetchall() == [(None,)]
 
 
+@pytest.mark.parametrize("measure", ["mean", "variance"])
+def test_a_value_whose_estimated_weight_is_negative_has_no_error(con: DuckDBPyConnection, measure: str) -> None:
+    call = f"ldp.outcome(v, {KRR}, y, measure := '{measure}', estimator := 'inv')"
+    answers = con.execute(f"SELECT unnest({call}, recursive := true) FROM (SELECT 1 AS v, i % 5 AS y FROM range(5000) t(i))")
+    errors = [dict(zip([one[0] for one in answers.description], row, strict=True))["std_error"] for row in answers.fetchall()]
+    assert errors[0] > 0
+    assert set(errors[1:]) == {None}
+
+
 def test_a_column_of_rows_of_reports_is_asked_by_its_name(con: DuckDBPyConnection) -> None:
     row = "ldp.row({v: ldp.krr(6, [1, 2, 5]), late: ldp.krr(6, [true, false])})"
     con.execute(

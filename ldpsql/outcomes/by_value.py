@@ -173,7 +173,7 @@ def answer(corrected: Corrected, asked: Asked) -> Measure:
 
 
 def _ratio(pair: Pair, z: float, least: float, most: float) -> Measure:
-    known = pair.bottom**2 > z**2 * pair.bottoms  # otherwise the interval of the ratio is not bounded
+    known = pair.bottom > z * np.sqrt(pair.bottoms)  # otherwise the interval of the ratio is not bounded
     estimate = np.where(pair.bottom > 0, pair.top / np.where(pair.bottom > 0, pair.bottom, 1.0), np.nan)
     r = np.nan_to_num(estimate)
     error = np.sqrt(np.maximum(pair.tops - 2 * r * pair.both + r**2 * pair.bottoms, 0.0)) / np.where(known, pair.bottom, 1.0)
