@@ -254,3 +254,20 @@ def test_an_event_loop_that_listens_for_signals_still_hears_them(con: DuckDBPyCo
             assert ear.recv(1) == bytes([signal.SIGINT])
         finally:
             assert signal.set_wakeup_fd(before) == mouth.fileno()
+
+
+def test_a_command_on_a_terminal_says_that_it_works_and_ends_with_control_c() -> None:
+    ours, its = os.openpty()
+    command = [sys.executable, "-m", "ldpsql", "audit", "-m", KRR, "--draws", "1000000000"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=its) as process:
+        os.close(its)
+        shown = b""
+        while b"Ctrl-C stops it" not in shown:
+            shown += os.read(ours, 4096)
+        process.send_signal(signal.SIGINT)
+        assert not process.communicate(timeout=60)[0]
+    shown += os.read(ours, 4096)
+    os.close(ours)
+    assert process.returncode == 130
+    assert b"working for" in shown
+    assert shown.endswith(b"\x1b[Kerror: interrupted\r\n")

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, LedgerMissing, PolicyMismatch, UnknownName
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.pages.answers import certainty, factor
-from tests.commands import app, printed
+from tests.commands import ROOT, app, printed
 from tests.spending import krr
 
 SAID = """collector = "Example Ltd"
@@ -39,6 +39,7 @@ privacy_unit = "person_id"
 epsilon_budget = 4
 budget_window = "30 days"
 """
+DEMO = ROOT / "examples" / "data" / "flights.toml"
 WHOLE = TABLE + SAID + LEDGER
 OURS = r"ldp|\breports?\b|ledger|mechanism|channel|domain|\brows?\b|perturb|\bk-?rr\b|square_wave|release|certif|estimator|toml"
 
@@ -107,11 +108,10 @@ def registered(path: Path) -> dict[str, dict[str, Any]]:
     return deployment
 
 
-@pytest.mark.parametrize("settings", ["TABLE", "TABLE + SAID + LEDGER", "EVERY_ITEM", "PERMANENT"])
+@pytest.mark.parametrize("settings", ["TABLE", "TABLE + SAID + LEDGER", "EVERY_ITEM", "PERMANENT", "DEMO"])
 def test_the_entry_has_the_fields_of_the_public_registry_and_answers_a_reviewer(tmp_path: Path, settings: str) -> None:
-    entry = registered(
-        written(tmp_path, {"TABLE": TABLE, "EVERY_ITEM": EVERY_ITEM, "PERMANENT": PERMANENT}.get(settings, WHOLE))
-    )
+    texts = {"TABLE": TABLE, "EVERY_ITEM": EVERY_ITEM, "PERMANENT": PERMANENT, "DEMO": DEMO.read_text("utf-8")}
+    entry = registered(written(tmp_path, texts.get(settings, WHOLE)))
     said = {name: " ".join(map(str, part.values())) for name, part in entry.items()}
     answers = ("SHA-256 of the code", "Floating point", "Timing", "Platform", "Random bits")
     assert [answer for answer in answers if answer not in said["implementation"]] == []
@@ -121,6 +121,7 @@ def test_the_entry_has_the_fields_of_the_public_registry_and_answers_a_reviewer(
     if settings == "TABLE + SAID + LEDGER":
         stated = ("Example Ltd", "Plan trains", "Customers", "Planning", "1 week", "A year", "at most epsilon 4 for a person")
         assert [word for word in stated if word not in str(entry)] == []
+    if settings in ("TABLE + SAID + LEDGER", "DEMO"):
         assert "Not stated" not in str(entry)
 
 

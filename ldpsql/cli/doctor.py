@@ -15,7 +15,7 @@ import typer
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from ldpsql.cli.options import Format, FormatOption, MechanismOption, existing, in_a_folder, mechanism_from, write_rows
+from ldpsql.cli.options import Format, FormatOption, MechanismOption, existing, in_a_folder, mechanism_from, working, write_rows
 
 
 def demo(
@@ -237,13 +237,14 @@ def audit(
     from ldpsql.mechanisms.shuffled import shuffled
 
     audited = mechanism_from(mechanism)
-    facts = [asdict(audits.analytic(audited))]
-    if draws:
-        facts.append(asdict(audits.empirical(audited, draws)))
-    if reports is not None:
-        central = shuffled(audited, reports=reports, delta=delta)
-        names = ("reports", "delta", "epsilon", "epsilon_at_least")
-        facts.append({f"shuffled_{name}": getattr(central, name) for name in names})
+    with working():
+        facts = [asdict(audits.analytic(audited))]
+        if draws:
+            facts.append(asdict(audits.empirical(audited, draws)))
+        if reports is not None:
+            central = shuffled(audited, reports=reports, delta=delta)
+            names = ("reports", "delta", "epsilon", "epsilon_at_least")
+            facts.append({f"shuffled_{name}": getattr(central, name) for name in names})
     write_rows([{"fact": name, "value": value} for part in facts for name, value in part.items()], form)
     if draws and not facts[1]["passed"]:
         raise NotPrivate(

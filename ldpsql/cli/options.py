@@ -11,11 +11,14 @@ from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from math import isfinite
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 if TYPE_CHECKING:
+    from threading import Event
+
     import pyarrow as pa
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
@@ -33,6 +36,10 @@ def in_a_folder(path: Path | None) -> Path | None:
         raise DestinationRefused(f"the file {path} cannot be written", "its folder must exist and be writable")
     return path
 
+
+COUNTED = "SET enable_progress_bar = true; SET enable_progress_bar_print = false"  # DuckDB counts, `working` shows
+_SOON, _BETWEEN = 2.0, 0.25  # seconds
+_CLEARED = "\r\x1b[K"  # of a terminal's line
 
 MechanismOption: TypeAlias = Annotated[
     str,
@@ -214,7 +221,9 @@ def opened(database: str) -> Iterator[DuckDBPyConnection]:
     from ldpsql.engine.interrupting import interruptible
 
     with ldpsql.connect(existing(database), read_only=database != ":memory:") as con, interruptible(con):
-        yield con
+        con.execute(COUNTED)
+        with working(con):
+            yield con
 
 
 def mechanism_from(text: str) -> Mechanism:
@@ -384,3 +393,38 @@ def bar(unit: str, of_unknown: str = "") -> Iterator[Progress | None]:
             bar.update(task, completed=done, total=total, done=f"{done:,} {counted}", rate=pace)
 
         yield progress
+
+
+@contextmanager
+def working(con: DuckDBPyConnection | None = None) -> Iterator[None]:
+    """After two seconds, say on stderr, if it is a terminal, for how long a block works, and how much a statement has read.
+
+    The latter needs `COUNTED` in the connection.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    from threading import Event, Thread
+
+    ended = Event()
+    shown = Thread(target=_show_until, args=(ended, con), daemon=True)
+    shown.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        shown.join()
+
+
+def _show_until(ended: Event, con: DuckDBPyConnection | None) -> None:
+    """Write the seconds over each other on one line, and clear it in the end."""
+    begun = monotonic()
+    if ended.wait(_SOON):
+        return
+    while not ended.wait(_BETWEEN):
+        done = -1.0 if con is None else con.query_progress()  # of the rows that a statement reads; -1: no statement reads
+        part = f", {done:.0f} % of the rows read" if done >= 0 else ""
+        sys.stderr.write(f"{_CLEARED}working for {monotonic() - begun:.0f} s{part}; Ctrl-C stops it")
+        sys.stderr.flush()
+    sys.stderr.write(_CLEARED)
+    sys.stderr.flush()

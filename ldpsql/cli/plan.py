@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ldpsql.cli.options import Format, FormatOption, in_a_folder, mechanism_from, opened, write_rows
+from ldpsql.cli.options import Format, FormatOption, in_a_folder, mechanism_from, opened, working, write_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,7 +126,8 @@ def compare(reports: int, mechanisms: list[Mechanism], epsilons: list[str], form
     from ldpsql.estimates import planning
     from ldpsql.estimates.symbols import quicker
 
-    expected = planning.compare(epsilons, reports, mechanisms)
+    with working():
+        expected = planning.compare(epsilons, reports, mechanisms)
     write_rows([asdict(one) for one in expected], form)
     if any(one.std_error is None for one in expected):
         typer.echo(UNDETERMINED, err=True)
@@ -174,7 +175,8 @@ def plan_columns(reports: int, columns: list[str], tables: list[str], epsilon: l
         )
     asked = [[name.strip() for name in text.split(",")] for text in tables]
     numbers = {name: int(size) for name, size in sizes.items()}
-    rows = plan_tables(registry().mechanisms, numbers, reports, epsilon[0], asked)
+    with working():
+        rows = plan_tables(registry().mechanisms, numbers, reports, epsilon[0], asked)
     write_rows([asdict(row) for row in rows], form)
 
 
@@ -184,7 +186,9 @@ def plan_by_question(
     """Write the error of each mechanism for a question, in the unit of an example if there is one."""
     from ldpsql import recommend
 
-    write_rows(recommend(question, reports, like=example, **options).to_dicts(), form)
+    with working():
+        rows = recommend(question, reports, like=example, **options).to_dicts()
+    write_rows(rows, form)
     typer.echo(ERRORS[question] if example is None else ERRORS[question].replace(_STEPS, _UNIT), err=True)
 
 

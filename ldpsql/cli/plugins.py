@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ldpsql.cli.options import Format, FormatOption, write_rows
+from ldpsql.cli.options import Format, FormatOption, working, write_rows
 
 if TYPE_CHECKING:
     from ldpsql.mechanisms.spec import Spec
@@ -107,7 +107,8 @@ def check(
     from ldpsql.cli import managing
     from ldpsql.errors import PluginError
 
-    rows = managing.verdicts(plugin, mechanism or [])
+    with working():
+        rows = managing.verdicts(plugin, mechanism or [])
     write_rows(rows, form)
     failed = sum(row["verdict"] == "fails" for row in rows)
     if failed:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ldpsql.cli.options import Format, FormatOption, rows_of, write_rows
+from ldpsql.cli.options import COUNTED, Format, FormatOption, rows_of, working, write_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -36,6 +36,7 @@ def sql(
 
     ledger = configured_ledger()
     with ldpsql.connect(database, ledger=ledger, key=configured_key()) as con:
+        con.execute(COUNTED)
         if command:
             for text in command:
                 run(con, text, form)
@@ -77,11 +78,13 @@ def _run(con: DuckDBPyConnection, text: str, form: Format) -> None:
     for statement in con.extract_statements(text):
         drawing.define_all(statement.query)
         with interruptible(con), recorded_by(con, statement.query, drawing):
-            result = con.sql(statement)
+            with working(con):
+                result = con.sql(statement)
             if result is None or statement.expected_result_type != [ExpectedResultType.QUERY_RESULT]:
                 continue
             if form is Format.TABLE:
-                table = con.from_arrow(result.to_arrow_table())  # run it once: to show the relation itself would draw again
+                with working(con):
+                    table = con.from_arrow(result.to_arrow_table())  # run it once: to show the relation would draw again
                 table.show(max_width=None if sys.stdout.isatty() else 10_000)
             else:
                 write_rows(rows_of(result), form)
