@@ -14,11 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql import Domain, Estimate
+from ldpsql import Estimate
 from ldpsql.cli.queries import Conditions
 from ldpsql.errors import InvalidParameter, LdpError
+from ldpsql.functions import registry
 from tests.commands import app
 
+KRR = {"mechanism": "krr", "epsilon": 1}
 PERSON = {"plan": "krr(3, ['free', 'paid'])", "age": "krr(3, [20, 30, 40])", "member": "krr(3, [false, true])"}
 ROWS = [{"plan": ["free", "paid"][i % 2], "age": [20, 30, 40][i % 3 if i % 2 else 0], "member": i % 5 == 0} for i in range(900)]
 COLUMNS = ["-c", "plan", "-c", "age", "-c", "member"]
@@ -97,10 +99,10 @@ def test_a_column_by_itself_is_asked_by_its_name(folder: Path) -> None:
 
 
 def test_values_and_ranges_are_written_in_the_type_of_the_column() -> None:
-    days = Conditions(Domain.of([date(2013, 1, 1), date(2013, 1, 2)]), "day")
+    days = Conditions(registry().mechanism(KRR | {"domain": [date(2013, 1, 1), date(2013, 1, 2)]}), "day")
     assert days.sql("day=2013-01-01") == "[TRY_CAST('2013-01-01' AS DATE)]"
     assert days.sql("day=..2013-01-02") == "{'high': TRY_CAST('2013-01-02' AS DATE)}"
-    assert Conditions(Domain.of(["a..b", "it's"]), "x").sql("x=a..b,it's") == (
+    assert Conditions(registry().mechanism(KRR | {"domain": ["a..b", "it's"]}), "x").sql("x=a..b,it's") == (
         "[TRY_CAST('a..b' AS VARCHAR), TRY_CAST('it''s' AS VARCHAR)]"
     )
     for text in ("day=2013-01-01..tomorrow", "day", "month=1"):

@@ -40,7 +40,7 @@ from ldpsql.estimates.bootstrap import RUNS, Metric, MetricName, SimulatedError,
 from ldpsql.estimates.conditions import column_place, values_of
 from ldpsql.estimates.estimate import Estimate, estimate_likelihood
 from ldpsql.estimates.example import example_of
-from ldpsql.estimates.fitting import estimator_of_shares, estimator_of_top
+from ldpsql.estimates.fitting import estimator_of_top
 from ldpsql.estimates.question import is_table
 from ldpsql.estimates.questions import Candidate, Estimators, answers_to
 from ldpsql.estimates.rappor_files import Rows as FileRows
@@ -212,7 +212,7 @@ def _asked(
         named = {} if estimator is None else {"estimator": str(registry().estimator(estimator))}
         options = "".join(f", {quoted(name)} := {sql_literal(value)}" for name, value in (named | arguments).items())
         if question is None:
-            method = registry().estimator(estimator or estimator_of_shares(drawn_by))
+            method = None if estimator is None else registry().estimator(estimator)
             query = shares(Reports(con, table, report, drawn_by, method), keys)
         else:
             query = in_order(f"ldp.{quoted(question)}({report}, {sql_call(drawn_by, con)}{options})", table, keys)

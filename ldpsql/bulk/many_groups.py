@@ -68,9 +68,9 @@ def check_keys(report: str, keys: Sequence[str]) -> None:
         raise InvalidParameter("a key is named twice", "name each column once")
 
 
-def result_columns(estimator: Estimator) -> tuple[str, ...]:
-    """Return the names of the columns of the result, after the keys."""
-    return (*COLUMNS, BORROWED) if estimator.borrows else COLUMNS
+def result_columns(estimator: Estimator | None) -> tuple[str, ...]:
+    """Return the names of the columns of the result, after the keys; None is the estimator if nobody names one."""
+    return (*COLUMNS, BORROWED) if estimator is not None and estimator.borrows else COLUMNS
 
 
 def numbers_of(estimator: Estimator) -> list[pa.Field]:

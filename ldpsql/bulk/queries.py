@@ -16,18 +16,23 @@ from ldpsql.sql.named import sql_call
 
 
 class Reports(NamedTuple):
-    """Reports that are read: the table and the expression of the reports in SQL, and what estimates them."""
+    """Reports that are read: the table and the expression of the reports in SQL, and what estimates them, if it is named."""
 
     con: DuckDBPyConnection
     table: str
     reports: str
     mechanism: Mechanism
-    estimator: Estimator
+    estimator: Estimator | None
+
+    @property
+    def method(self) -> str:
+        """The estimator in SQL; NULL is what SQL takes if nobody names one."""
+        return "NULL" if self.estimator is None else text_literal(str(self.estimator))
 
 
 def shares(of: Reports, keys: Sequence[str]) -> str:
     """Return the query for the share of each value."""
-    made, method = sql_call(of.mechanism, of.con), text_literal(str(of.estimator))
+    made, method = sql_call(of.mechanism, of.con), of.method
     if not keys:
         return f"FROM ldp.estimate({of.table}, {of.reports}, {made}, estimator := {method})"
     names = zip(keys_named(keys, result_columns(of.estimator)), keys, strict=True)

@@ -173,7 +173,7 @@ def estimates(
         elif top is None:
             query = shares(reports, keys)
         else:
-            query = queries.top_values(reports, keys, top, named=bool(estimator))
+            query = queries.top_values(reports, keys, top)
         return reports.con.sql(query).to_arrow_table()
 
 

@@ -266,14 +266,13 @@ def reading(
     from ldpsql.bulk.queries import Reports
     from ldpsql.bulk.sources import sql_of
     from ldpsql.engine.functions import struct_text
-    from ldpsql.estimates.fitting import estimator_of_shares
     from ldpsql.quoting import quoted
     from ldpsql.registry.registry import registry
 
     with opened(database) as con, ExitStack() as comparisons:
         tables = [sql_of(con, source, [*columns, *keys]) for source in sources]
         made = drawn_by(con, sources[0], columns, mechanism)
-        method = registry().estimator(estimator or estimator_of_shares(made))
+        method = registry().estimator(estimator) if estimator else None
         for source in sources:
             for name, part in drawn_apart(columns, made).items():
                 comparisons.enter_context(compared(con, source, name, part))

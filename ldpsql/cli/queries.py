@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -18,16 +19,16 @@ from ldpsql.engine.functions import struct_text
 from ldpsql.engine.sql_struct import domain_type
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import column_place, values_of
+from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.spec import sql_literal
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.registry import registry
 from ldpsql.sql.named import sql_call
 
 
-def top_values(of: Reports, keys: Sequence[str], most: int, *, named: bool) -> str:
-    """Return the query for the most frequent values, by the estimator that is ``named`` or by that of ``ldp.top``."""
-    method = text_literal(str(of.estimator)) if named else "NULL"
-    call = f"ldp.top({of.reports}, {sql_call(of.mechanism, of.con)}, {most}, estimator := {method})"
+def top_values(of: Reports, keys: Sequence[str], most: int) -> str:
+    """Return the query for the most frequent values."""
+    call = f"ldp.top({of.reports}, {sql_call(of.mechanism, of.con)}, {most}, estimator := {of.method})"
     return f"{by_group(call, of.table, keys)}\nORDER BY ALL"  # the keys, then the rank
 
 
@@ -35,7 +36,7 @@ def rectangles(of: Reports, keys: Sequence[str], on: Sides) -> str:
     """Return the query for the shares of rectangles of a map."""
     low, high = (f"[{', '.join(points)}]" for points in on.corners())
     call = f"""ldp.range_shares({of.reports}, {sql_call(of.mechanism, of.con)}, {low}, {high},
-    estimator := {text_literal(str(of.estimator))}, grid := {on.grid(of.mechanism)})"""
+    estimator := {of.method}, grid := {on.grid(of.mechanism)})"""
     groups = "".join(f"{quoted(key)}, " for key in keys)
     listed = f"SELECT {groups}unnest([{', '.join(on.listed())}], recursive := true), unnest({call}, recursive := true)"
     order = f"\nGROUP BY {groups[:-2]}\nORDER BY {groups[:-2]}" if keys else ""
@@ -51,7 +52,7 @@ def top_strings(table: str, reports: str, made: str, keys: Sequence[str], most: 
 
 def frequencies_and_means(of: Reports, keys: Sequence[str]) -> str:
     """Return the query for the frequency and the mean of each key of key-value reports."""
-    call = f"ldp.key_value({of.reports}, {sql_call(of.mechanism, of.con)}, estimator := {text_literal(str(of.estimator))})"
+    call = f"ldp.key_value({of.reports}, {sql_call(of.mechanism, of.con)}, estimator := {of.method})"
     return in_order(call, of.table, keys)
 
 
@@ -109,11 +110,15 @@ class ConditionalQuestion:
 
         """
         one = read[0]
-        m, estimator = sql_call(one.mechanism, one.con), f"estimator := {text_literal(str(one.estimator))}"
-        arguments = ", ".join([m, *self._arguments(Conditions(values_of(one.mechanism), column)), estimator])
+        name = str(self.of) if self.kind == "question" else {"table": "margin"}.get(self.kind, self.kind)
+        estimator = [f"estimator := {one.method}"] if one.estimator else []
+        if estimator and "estimator" not in registry().question(name).options:
+            raise InvalidParameter("no estimator answers this question", "leave out --estimator")
+        arguments = ", ".join(
+            [sql_call(one.mechanism, one.con), *self._arguments(Conditions(one.mechanism, column)), *estimator]
+        )
         if not self.apart:
-            names = {"table": "margin", "question": registry().question(str(self.of)).name if self.kind == "question" else ""}
-            name = "difference" if self.versus else names.get(self.kind, self.kind)
+            name = "difference" if self.versus else registry().question(name).name
             return in_order(f"ldp.{name}({one.reports}, {arguments})", one.table, keys)
         if keys:
             raise InvalidParameter("--against compares all reports of two sources", "leave out --by")
@@ -137,8 +142,13 @@ class ConditionalQuestion:
 class Conditions:
     """Conditions and names of columns as options write them, for the values of a mechanism."""
 
-    values: Domain
+    source: Mechanism
     column: str
+
+    @cached_property
+    def values(self) -> Domain:
+        """The values, or the cells of a table of several columns."""
+        return values_of(self.source)
 
     def sql(self, texts: str | Sequence[str]) -> str:
         """Return conditions as one SQL condition: a struct for a table, else a list of values or a range."""

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection
+from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql.functions import registry, sql_literal
 from ldpsql.mechanisms import Mechanism
+from tests.commands import app
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "quantile": {"q": 0.3},
@@ -129,6 +131,39 @@ def test_questions_about_other_sources_have_one_answer(con: DuckDBPyConnection, 
         answers.append(python(registry().mechanism(text), column, question, arguments))
     assert len(answers[0]) >= 4
     assert all(answer == pytest.approx(answers[0], 1e-9, 1e-9, True) for answer in answers)
+
+
+IN_TURN = dict(zip(QUESTIONS, list(MECHANISMS.values()) * 9, strict=False))  # a mechanism for each question
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("question", [name for name, kind in BUILT_IN.items() if not kind.two_groups])
+def test_the_command_line_has_the_answer_of_sql(con: DuckDBPyConnection, question: str, given: str, tmp_path: Path) -> None:
+    if given != "all" and (question == "margin" or "given" not in registry().questions[question].parameters()):
+        pytest.skip("it has no condition")
+    text, value = OTHERS.get(question) or (IN_TURN[question], VALUES)
+    arguments = GIVEN[given] | ARGUMENTS.get(question, {})
+    m = sql_literal(text)
+    con.execute(f"CREATE TABLE r AS SELECT ldp.perturb({value}, {m}) AS x FROM range(600) t(i)")
+    con.execute(f"COPY r TO '{tmp_path}/r.parquet'")
+    given_options = [f"--argument={name}={json.dumps(one)}" for name, one in arguments.items() if name != "estimator"]
+    named = [f"--estimator={arguments['estimator']}"] if "estimator" in arguments else []
+    ran = CliRunner().invoke(
+        app,
+        [
+            "ask",
+            f"{tmp_path}/r.parquet",
+            "x",
+            f"--question={question}",
+            f"--mechanism={text}",
+            "--format=json",
+            *given_options,
+            *named,
+        ],
+    )
+    assert ran.exit_code == 0, ran.output
+    answer = in_sql(con, question, "x", m, arguments)
+    assert flat(json.loads(ran.stdout)) == pytest.approx(answer, 1e-9, 1e-9, True)
 
 
 LOOSE = '''
