@@ -21,9 +21,11 @@ from ldpsql.bulk.charging import Charged
 from ldpsql.bulk.columns import Columns
 from ldpsql.bulk.frames import estimate
 from ldpsql.bulk.orders import Order, check_order
-from ldpsql.bulk.run import perturb_batches, perturb_once, perturb_uncharged
+from ldpsql.bulk.run import perturb_batches, perturb_once
 from ldpsql.bulk.shuffling import permutation
+from ldpsql.domains.arrays import column_of
 from ldpsql.engine.identity import Identity
+from ldpsql.errors import of_column
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimates.shown import Rows
@@ -183,7 +185,8 @@ def _reports(mechanism: Mechanism) -> pl.Series:
 
 @withheld
 def _perturbed(mechanism: Mechanism, values: pl.Series) -> pl.Series:
-    return perturb_uncharged(values, mechanism)
+    with of_column(values.name):
+        return pl.Series(values.name, certify(mechanism).perturb(column_of(values)))
 
 
 @withheld

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -384,42 +384,56 @@ def is_held(frame: Any) -> bool:
 class Charging:
     """The charge of a stream: one for all of its rows, or, if the users are not known before, one for those of each batch."""
 
-    def __init__(self, charge: Charge | None, columns: Mapping[str, Mechanism]) -> None:
-        self._charge, self._columns = charge, columns
-        self._release: Release | None = None
-        self.user = charge.user if charge else None
+    def __init__(self, charge: Charge | None, projection: Projection) -> None:
+        self._charge, self._projection = charge, projection
+        self._releases: list[Release] = []
+        user = projection.permanent.user if projection.permanent else charge and charge.user
+        self.users = [user] if user else []
 
-    def whole(self, users: pa.ChunkedArray | None = None, rows: int | None = None) -> None:
-        """Charge for all rows before the first one is drawn; without users, each row is a person."""
-        if self._charge is not None and rows != 0:
-            self._release = self._charge.always(self._columns, DESTINATION, users, rows)
+    def whole(self, batches: Sequence[pa.RecordBatch] | None = None) -> None:
+        """Charge for all rows before the first one is drawn, if each value can be perturbed.
+
+        Without user ids each row is a person, and the batches of a stream may be unknown.
+        """
+        charge, projection = self._charge, self._projection
+        rows = None if batches is None else sum(map(len, batches))
+        if charge is None or rows == 0:
+            return
+        if projection.permanent is not None:
+            self._releases = charge_reports(charge.ledger, charge.dataset, projection, batches or (), DESTINATION)
+            return
+        for batch in batches or ():
+            projection.check(batch)
+        users = pa.chunked_array([batch.column(name) for batch in batches or () for name in self.users]) if self.users else None
+        self._releases = [charge.always(projection.uncertified, DESTINATION, users, rows)]
 
     @property
     def by_batch(self) -> bool:
         """Whether each batch is charged before it is drawn."""
-        return self._charge is not None and self._release is None and self.user is not None
+        return self._charge is not None and not self._releases and self._charge.user is not None
 
     @contextmanager
     def drawing(self, batch: pa.RecordBatch) -> Iterator[None]:
         """Charge the users of a batch, unless all rows are charged already, and then run the block, which draws it."""
-        release = None
+        releases: list[Release] = []
         if self._charge is not None and self.by_batch and batch.num_rows:
-            release = self._charge.always(self._columns, DESTINATION, batch.column(self.user))
+            releases = [self._charge.always(self._projection.uncertified, DESTINATION, batch.column(self._charge.user))]
         yield
-        self._publish(release)
+        self._publish(releases)
 
     def end(self) -> None:
         """Record that all rows were drawn."""
-        self._publish(self._release)
+        self._publish(self._releases)
 
-    def _publish(self, release: Release | None) -> None:
-        if release is not None and self._charge is not None:
-            self._charge.ledger.publish(release)
+    def _publish(self, releases: Iterable[Release]) -> None:
+        for release in releases:
+            if self._charge is not None:
+                self._charge.ledger.publish(release)
 
     def metadata(self, *, uncharged: bool) -> dict[str, str]:
-        """Return the metadata of a schema that record the release of its reports, or that a ledger was not charged."""
-        if self._release is not None:
-            return {_KEY: self._release.token}
+        """Return the metadata of a schema that record the releases of its reports, or that a ledger was not charged."""
+        if self._releases:
+            return {_KEY: " ".join(release.token for release in self._releases)}
         return {_KEY: _UNCHARGED} if uncharged else {}
 
 

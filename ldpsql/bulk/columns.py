@@ -354,8 +354,13 @@ class Projection:
             return kept(column)
         with of_column(name):
             if self.permanent is None or people is None:
-                return self._reports(mechanism, mechanism.draw(column))
+                return self._fresh(mechanism, column)
             return self._reports(mechanism, self.permanent.draw(mechanism, column, people, name))
+
+    @withheld
+    def _fresh(self, mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
+        """Return new reports of a column."""
+        return mechanism.perturb(column)
 
     @withheld
     def _reports(self, mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
@@ -381,6 +386,9 @@ class CompactProjection(Projection):
         """Return the schema of the compact batches."""
         types = {name: _compact(mechanism) for name, mechanism in self.mechanisms.items()}
         return pa.schema([pa.field(f.name, types[f.name]) if f.name in types else f for f in super().schema(source)])
+
+    def _fresh(self, mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
+        return _positions(mechanism, mechanism.draw(column))
 
     def _reports(self, mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
         return _positions(mechanism, drawn)

@@ -17,20 +17,18 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql import settings
 from ldpsql.bulk.charging import (
-    DESTINATION,
     Bill,
     Charge,
     Charged,
     Charging,
     charge_of,
-    charge_reports,
     check_ledger,
     is_held,
     is_permanent,
     opened,
     permanent_of,
 )
-from ldpsql.bulk.columns import Columns, Projection, by_column
+from ldpsql.bulk.columns import Columns, Permanent, Projection, by_column
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.orders import Drawing, Meter, Order, Progress, check_order
 from ldpsql.bulk.sinks import Form, TableSink, destination_of
@@ -51,11 +49,11 @@ from ldpsql.bulk.staging import already_exists, staging_at
 from ldpsql.domains.arrays import column_of, is_pandas_series, like_series
 from ldpsql.engine.identity import Identity
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection
-from ldpsql.errors import InvalidParameter, NotReleased, of_column
+from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.errors.boundary import withheld, withheld_stream
 from ldpsql.ledger.configured import uncharged
 from ldpsql.ledger.permanent import Key
-from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.base import Mechanism
 from ldpsql.places import Place
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import TablePolicy, check_policies, table_policy
@@ -435,24 +433,25 @@ def perturb_batches(
 
     """
     chosen = chosen_columns(columns, keep, policy)
-    charged = chosen.charge(charge)
-    projection = Projection.of(chosen.mechanisms, chosen.keep)
-    chosen.check(projection, charged)
-    charging = Charging(charged, projection.uncertified)
-    user = [] if charging.user is None else [charging.user]
-    reader = stream(batches, [*projection.columns, *user])
+    return _in_memory(batches, chosen, chosen.charge(charge))
+
+
+def _in_memory(frame: Any, chosen: Chosen, charge: Charge | None, permanent: Permanent | None = None) -> pa.RecordBatchReader:
+    """Return the reports of a frame or a stream, which are drawn as they are read; permanent ones are charged before."""
+    projection = Projection.of(chosen.mechanisms, chosen.keep, permanent)
+    chosen.check(projection, charge)
+    charging = Charging(charge, projection)
+    reader = stream(frame, [*projection.columns, *charging.users])
     schema = projection.schema(reader.schema)
     projection.check_types(reader.schema)
-    check_columns(user, reader.schema.names)
-    if charged is not None and is_held(batches):
-        table = reader.read_all()
-        for batch in table.to_batches(BATCH_ROWS):
-            projection.check(batch)
-        charging.whole(table.column(user[0]) if user else None, len(table))
-        reader = table.to_reader(BATCH_ROWS)
-    elif not user:
+    check_columns(charging.users, reader.schema.names)
+    if charge is not None and (permanent is not None or is_held(frame)):
+        rows = pa.Table.from_batches(batches_of(reader), reader.schema).to_batches(BATCH_ROWS)
+        charging.whole(rows)
+        reader = pa.RecordBatchReader.from_batches(reader.schema, rows)
+    elif not charging.users:
         charging.whole()
-    schema = schema.with_metadata(schema.metadata | charging.metadata(uncharged=charged is None and uncharged()))
+    schema = schema.with_metadata(schema.metadata | charging.metadata(uncharged=charge is None and uncharged()))
     return pa.RecordBatchReader.from_batches(schema, _drawn(reader, projection, schema, charging))
 
 
@@ -502,20 +501,9 @@ def perturb_once(
         UnchargedReports: once, if ``ldpsql.toml`` names a ledger and there is no charge.
 
     """
-    charged = charge_of(charge)
-    permanent = permanent_of(opened(key), user, charged)
-    projection = Projection.of(columns, keep, permanent)
-    named = Identity.named(charged.dataset) if charged else Identity("", ())
-    check_policies(named, projection.uncertified, keep=projection.keep, permanent=True)
-    reader = stream(frame, [*projection.columns, permanent.user])
-    projection.read(reader.schema.names)
-    schema, batches = projection.schema(reader.schema), [*batches_of(reader)]
-    releases = [] if charged is None else charge_reports(charged.ledger, charged.dataset, projection, batches, DESTINATION)
-    reports = pa.Table.from_batches((projection.perturb(batch, schema) for batch in batches), schema)
-    if charged is not None:
-        for release in releases:
-            charged.ledger.publish(release)
-    return reports
+    chosen = chosen_columns(columns, keep, None)
+    charged = chosen.charge(charge)
+    return _in_memory(frame, chosen, charged, permanent_of(opened(key), user, charged)).read_all()
 
 
 @overload
@@ -547,26 +535,18 @@ def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = Non
         UnchargedReports: once, if ``ldpsql.toml`` names a ledger and there is no charge.
 
     """
-    certified, name = certify(registry().mechanism(mechanism)), getattr(column, "name", None)
-    charged, drawn_by = charge_of(charge), {name if isinstance(name, str) else "": certified.mechanism}
+    drawn_by, charged, own = registry().mechanism(mechanism), charge_of(charge), getattr(column, "name", None)
     if charged is not None and charged.user is not None:
         hint = "pass a frame that has them: ldpsql.perturb_batches, or frame.ldp.perturb of Polars"
         raise InvalidParameter("the ledger charges by user, and a single column has no user ids", hint)
-    check_policies(Identity.named(charged.dataset) if charged else Identity("", ()), drawn_by)
-    charging = Charging(charged, drawn_by)
-    values = column_of(column)
-    with of_column(name):
-        certified.check(values[:0] if charged is None else values)
-    charging.whole(rows=len(values))
-    with of_column(name):
-        reports = certified.perturb(values)
+    chosen = Chosen({own if isinstance(own, str) else "": drawn_by}, ())
+    projection = Projection.of(chosen.mechanisms, ())
+    chosen.check(projection, charged)
+    charging, batch = Charging(charged, projection), pa.record_batch([column_of(column)], projection.columns)
+    projection.check_types(batch.schema)
+    charging.whole([batch])
+    reports = projection.perturb(batch, projection.schema(batch.schema)).column(0)
     charging.end()
     if isinstance(column, pl.Series):
         return pl.Series(column.name, reports)
     return like_series(reports, column) if is_pandas_series(column) else reports
-
-
-def perturb_uncharged(column: pl.Series, mechanism: Mechanism) -> pl.Series:
-    """Draw one report for each value of a part of a column, whose caller has noticed that no ledger is charged."""
-    with of_column(column.name):
-        return pl.Series(column.name, certify(mechanism).perturb(column_of(column)))
