@@ -18,8 +18,7 @@ import ldpsql
 from benchmarks.figures import Figure, at_least, at_most
 from ldpsql import Likelihood
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
-from ldpsql.estimates.functionals import Functional, Mean, Quantile, RangeShare, Variance
-from ldpsql.functions import registry
+from ldpsql.functions import Functional, Mean, Quantile, RangeShare, Variance, registry
 from ldpsql.inference.counting import column_likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import Mechanism
@@ -45,8 +44,8 @@ MEAN, TOP_TEN = float(TRUTH @ VALUES), float(TRUTH[:10].sum())
 NUMBERS: dict[str, tuple[Functional, float]] = {
     "mean": (Mean(), MEAN),
     "variance": (Variance(), float(TRUTH @ VALUES**2) - MEAN**2),
-    "median": (Quantile(0.5), float((TRUTH.cumsum() >= 0.5 - 1e-12).argmax())),
-    "90 % quantile": (Quantile(0.9), float((TRUTH.cumsum() >= 0.9 - 1e-12).argmax())),
+    "median": (Quantile(q=0.5), float((TRUTH.cumsum() >= 0.5 - 1e-12).argmax())),
+    "90 % quantile": (Quantile(q=0.9), float((TRUTH.cumsum() >= 0.9 - 1e-12).argmax())),
     "share of the top ten": (RangeShare(None, 9), TOP_TEN),
 }
 LEAST, MOST = 0.93, 0.975

@@ -15,8 +15,7 @@ import ldpsql
 from benchmarks.figures import Figure, against, at_most, in_turns
 from ldpsql import Mechanism
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
-from ldpsql.estimates.functionals import Functional, Mean, Quantile, Variance
-from ldpsql.functions import registry
+from ldpsql.functions import Functional, Mean, Quantile, Variance, registry
 from ldpsql.inference.counting import column_likelihood
 from ldpsql.inference.mixed import Mixed
 from ldpsql.inference.operators import Floats, StackOperator
@@ -92,7 +91,7 @@ def numbers() -> list[Figure]:
         truth = 0.9 ** np.arange(100)
         expected = operator_of(mechanism).forward(truth / truth.sum())
         estimate = partial(estimated, mechanism, np.random.default_rng().multinomial(2000, expected, GROUPS).astype(np.float64))
-        kinds: tuple[Functional, ...] = (Mean(), Variance(), Quantile(0.5))
+        kinds: tuple[Functional, ...] = (Mean(), Variance(), Quantile(q=0.5))
         calls = [partial(measured, estimate, kind) for kind in kinds]
         took = cpu(estimate, partial(with_intervals, estimate), *calls)
         names = ("ibu", "ibu and intervals", "ibu and mean", "ibu and variance", "ibu and quantile")
@@ -137,5 +136,5 @@ def check() -> Iterator[Figure]:
     truth = 0.9 ** np.arange(100)
     law = operator_of(mechanism).forward(truth / truth.sum())
     estimate = partial(estimated, mechanism, np.random.default_rng(7).multinomial(2000, law, GROUPS).astype(np.float64))
-    for kind in (Mean(), Variance(), Quantile(0.5)):
+    for kind in (Mean(), Variance(), Quantile(q=0.5)):
         yield against(f"k-RR, K=100: {type(kind).__name__} of groups", partial(measured, estimate, kind), repeats=3)

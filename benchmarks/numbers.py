@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figures import Figure, at_least, at_most
-from ldpsql.estimates.functionals import Mean, Quantile, RangeShare
 from ldpsql.estimates.linear import _bounded
-from ldpsql.functions import registry
+from ldpsql.functions import Mean, Quantile, RangeShare, registry
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Operator
 from ldpsql.testing import estimate_counts, operator_of
@@ -49,7 +48,7 @@ def figures(quick: bool) -> list[Figure]:
         rows.append(at_most(f"{name}, n = {N:,}: standard error of the mean", float(measured.std_error[0]), most, "of 100"))
         rows.append(Figure(f"{name}: first mean, CPU", first, "s"))
         if name != "stochastic_rounding":
-            median, share = Quantile(0.5).measure(estimates), RangeShare(20, 40).measure(estimates)
+            median, share = Quantile(q=0.5).measure(estimates), RangeShare(20, 40).measure(estimates)
             rows.append(
                 Figure(
                     f"{name}: width of the interval of the median", float((median.high - median.low)[0]) * 100 / operator.inputs

@@ -17,7 +17,7 @@ from ldpsql.estimates.conditions import TableCells
 from ldpsql.estimates.contrasts import difference
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.measures import Measure
-from ldpsql.estimates.tables import Margin, MeanOf, Share
+from ldpsql.estimates.tables import Margin, Mean, Share
 from ldpsql.functions import registry
 from ldpsql.inference.operators import Floats, operator
 
@@ -71,11 +71,11 @@ def answers(estimates: Estimates) -> Iterator[tuple[str, Held]]:
     old = TableCells(((1, (4, 5, 6, 7)),))
     for school in range(5):
         given = TableCells(((0, (school,)),))
-        yield "conditional means", held(MeanOf(1, given).measure(estimates), GIVEN[school] @ AGES)
+        yield "conditional means", held(Mean(1, given).measure(estimates), GIVEN[school] @ AGES)
         if school:
             before, apart = TableCells(((0, (school - 1,)),)), GIVEN[school] - GIVEN[school - 1]
             share = difference(estimates, Share(old, given), estimates, Share(old, before))
-            mean = difference(estimates, MeanOf(1, given), estimates, MeanOf(1, before))
+            mean = difference(estimates, Mean(1, given), estimates, Mean(1, before))
             yield "differences of shares", held(share, apart[4:].sum())
             yield "differences of means", held(mean, apart @ AGES)
 
@@ -105,7 +105,7 @@ def check() -> Iterator[Figure]:
         given = TableCells(((0, (school,)),))
         for what, number, truth in (
             ("conditional share", Share(old, given), GIVEN[school, 4:].sum()),
-            ("conditional mean", MeanOf(1, given), GIVEN[school] @ AGES),
+            ("conditional mean", Mean(1, given), GIVEN[school] @ AGES),
         ):
             measure = number.measure(estimates)
             far = (measure.estimate - truth) / measure.std_error

@@ -89,14 +89,14 @@ from ldpsql.estimates.conditions import condition, named_place, values_of
 from ldpsql.estimates.contrasts import difference
 from ldpsql.estimates.estimate import Estimate, Estimates, check_single, check_size, estimated
 from ldpsql.estimates.fitting import estimator_of_shares
-from ldpsql.estimates.functionals import Functional, Mean, Quantile, Quantiles, RangeShare, RangeShares, Variance
-from ldpsql.estimates.measures import FIELDS
+from ldpsql.estimates.measures import FIELDS, Functional
 from ldpsql.estimates.rappor_files import collection_shares
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import check_ordered, scale_of
+from ldpsql.estimates.spans import RangeShare, RangeShares
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
-from ldpsql.estimates.tables import Margin, MeanOf, Share, VarianceOf
+from ldpsql.estimates.tables import Margin, Mean, Quantile, Quantiles, Share, Variance
 from ldpsql.estimates.top import tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports
@@ -192,7 +192,6 @@ __all__ = [
     "Macros",
     "Margin",
     "Mean",
-    "MeanOf",
     "MechanismUnrecorded",
     "MetricName",
     "Mixed",
@@ -226,7 +225,6 @@ __all__ = [
     "Texts",
     "ToColumn",
     "Variance",
-    "VarianceOf",
     "WholeLists",
     "Wholes",
     "WrongType",

@@ -24,7 +24,7 @@ from ldpsql.testing import estimate_counts, operator_of
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
-FUNCTIONALS: tuple[Functional, ...] = (Mean(), Variance(), Quantile(0.3), RangeShare(2, 4))
+FUNCTIONALS: tuple[Functional, ...] = (Mean(), Variance(), Quantile(q=0.3), RangeShare(2, 4))
 TRUTH = np.array([0.3, 0.3, 0.15, 0.1, 0.1, 0.05, 0, 0])
 N, REPEATS = 20_000, 400
 # 95 % of 400 is 380. The claim is .915 or more: fewer than 337 has probability 4e-7 at .915.
@@ -48,7 +48,7 @@ def true_value(functional: Functional) -> float:
             return float(TRUTH @ x)
         case Variance():
             return float(TRUTH @ x**2 - (TRUTH @ x) ** 2)
-        case Quantile(q):
+        case Quantile(q=q):
             return float((TRUTH.cumsum() >= q).argmax())
         case RangeShare(low, high):
             return float(TRUTH[(x >= (0 if low is None else low)) & (x <= (9 if high is None else high))].sum())
@@ -87,7 +87,7 @@ def estimates(spec: str, repeats: int = REPEATS, options: str = "") -> Estimates
 @pytest.mark.parametrize("spec", SPECS)
 def test_intervals_of_numbers_cover_them(spec: str) -> None:
     drawn = estimates(spec)
-    for functional in (*FUNCTIONALS, RangeShare(None, 0), RangeShare(6, None), Quantile(0.5)):
+    for functional in (*FUNCTIONALS, RangeShare(None, 0), RangeShare(6, None), Quantile(q=0.5)):
         measured, truth = functional.measure(drawn), true_value(functional)
         covered = int(((measured.low <= truth + 1e-9) & (truth - 1e-9 <= measured.high)).sum())
         assert covered >= LEAST, (functional, covered)
@@ -98,7 +98,7 @@ def test_intervals_of_numbers_cover_them(spec: str) -> None:
 @pytest.mark.parametrize("spec", [f"oue(2, {EIGHT})", f"oue(4, {EIGHT})"])
 def test_intervals_of_numbers_cover_them_where_few_sets_were_reported(spec: str) -> None:
     drawn = estimates_of_sets(mechanism(spec), REPEATS, 200)
-    for functional in (Mean(), RangeShare(None, 3), Quantile(0.5)):
+    for functional in (Mean(), RangeShare(None, 3), Quantile(q=0.5)):
         measured, truth = functional.measure(drawn), true_value(functional)
         covered = int(((measured.low <= truth + 1e-9) & (truth - 1e-9 <= measured.high)).sum())
         assert covered >= LEAST, (functional, covered)
@@ -108,9 +108,14 @@ def test_intervals_of_numbers_cover_them_where_few_sets_were_reported(spec: str)
 @pytest.mark.parametrize("n", [1, 2])
 def test_one_or_two_sets_say_nothing_of_a_number(spec: str, n: int) -> None:
     drawn = estimates_of_sets(mechanism(spec), 20, n)
-    for functional, low, high in ((Mean(), 0, 7), (RangeShare(None, 3), 0, 1), (Quantile(0.5), 0, 7), (Variance(), 0, 49 / 4)):
+    for functional, low, high in (
+        (Mean(), 0, 7),
+        (RangeShare(None, 3), 0, 1),
+        (Quantile(q=0.5), 0, 7),
+        (Variance(), 0, 49 / 4),
+    ):
         measured = functional.measure(drawn)
-        assert np.isinf(measured.std_error).all() or functional == Quantile(0.5)
+        assert np.isinf(measured.std_error).all() or functional == Quantile(q=0.5)
         assert (measured.low == low).all()
         assert (measured.high == high).all()
 
@@ -133,7 +138,7 @@ def test_simultaneous_intervals_hold_all_together_and_are_wider_on_both_sides() 
 def test_exact_counts_give_the_exact_numbers() -> None:
     spec = mechanism("krr(2, [0,1,2,3,4,5,6,7])")
     estimate = estimate_counts(spec, operator_of(spec).forward(TRUTH)[None] * 1e9, ibu("misfit='allow'"))
-    for functional in (Mean(), Variance(), RangeShare(2, 4), Quantile(0.5), Quantile(0.61)):
+    for functional in (Mean(), Variance(), RangeShare(2, 4), Quantile(q=0.5), Quantile(q=0.61)):
         measured = functional.measure(estimate)
         assert measured.estimate[0] == pytest.approx(true_value(functional), abs=1e-6)
         assert measured.low[0] <= measured.estimate[0] <= measured.high[0]
@@ -164,9 +169,9 @@ def test_the_interval_of_a_quantile_of_many_values_is_found_near_it(monkeypatch:
     counts[0, 300:320] = counts[1, 700:720] = 100_000.0  # two groups that are far apart
     spec = registry().mechanism({"mechanism": "krr", "epsilon": 20, "domain": range(size)})
     monkeypatch.setattr(spans, "_CELLS", 50 * size)
-    both = Quantile(0.48).measure(estimate_counts(spec, counts, ibu()))
+    both = Quantile(q=0.48).measure(estimate_counts(spec, counts, ibu()))
     for group in range(2):
-        alone = Quantile(0.48).measure(estimate_counts(spec, counts[group : group + 1], ibu()))
+        alone = Quantile(q=0.48).measure(estimate_counts(spec, counts[group : group + 1], ibu()))
         assert (both.low[group], both.high[group]) == (alone.low[0], alone.high[0])
         assert both.estimate[group] - 8 <= both.low[group] <= both.high[group] <= both.estimate[group] + 8
 
@@ -176,7 +181,7 @@ def test_a_median_of_many_values_needs_no_table_of_all_pairs_of_values() -> None
     counts = np.zeros((1, size))
     counts[0, 70_000:90_001] = 1.0
     made = registry().mechanism({"mechanism": "krr", "epsilon": 20, "domain": range(size)})
-    median = Quantile(0.5).measure(estimate_counts(made, counts, ibu()))
+    median = Quantile(q=0.5).measure(estimate_counts(made, counts, ibu()))
     assert median.estimate[0] == 80_000
     assert 0 < median.low[0] <= 80_000 <= median.high[0] < size - 1
 

@@ -340,7 +340,7 @@ def test_the_inverse_is_unbiased_and_ranges_add_up() -> None:
 @pytest.mark.parametrize("q", [0.5, 0.9])
 def test_intervals_of_quantiles_hold(q: float) -> None:
     made, theta, groups = mechanism("hierarchy(1, 0, 255, step=1)"), shape(256), 400
-    measured = Quantile(q).measure(estimates(made, theta, 50_000, groups))
+    measured = Quantile(q=q).measure(estimates(made, theta, 50_000, groups))
     truth = int((theta.cumsum() >= q).argmax())
     held = int(((measured.low <= truth) & (truth <= measured.high)).sum())
     assert held >= 352  # a count of 400 with probability .95 is below with probability 4e-7
@@ -353,7 +353,7 @@ def test_intervals_of_quantiles_are_not_wider_than_if_the_density_was_known(
     """Standard errors are at most a tenth too small; the finer the values, the more of their errors cancel out when sorted."""
     made, theta = mechanism(f"hierarchy(1, 0, {size - 1}, step=1)"), shape(size)
     of, shares = estimates(made, theta, n, groups), (0.5, 0.9)
-    measured = Quantiles(tuple(Quantile(q) for q in shares)).measure(of)
+    measured = Quantiles(q=tuple(shares)).measure(of)
     for place, q in enumerate(shares):
         truth, near = int((theta.cumsum() >= q).argmax()), size // 100
         below = RangeShare(0, truth).measure(of)
@@ -371,7 +371,7 @@ def test_reports_of_few_people_say_little_about_ranges_and_quantiles(name: str) 
     made, theta, groups = mechanism("hierarchy(1, 0, 99, step=1)"), (np.arange(100) == 7).astype(np.float64), 200
     of = estimates(made, theta, 5, groups, name)
     assert np.isinf(RangeShares((RangeShare(0, 9), RangeShare(20, 59))).measure(of).std_error).all()
-    median = Quantile(0.5).measure(of)
+    median = Quantile(q=0.5).measure(of)
     assert ((median.low <= 7) & (median.high >= 7)).sum() >= 156  # one in ten may miss: the chance of fewer is 1e-6 at most
 
 
@@ -393,7 +393,7 @@ def test_a_band_is_sorted_before_it_is_inverted() -> None:
 def test_quantiles_of_the_fewest_values_reports_and_groups_have_intervals() -> None:
     for size, n in ((2, 1), (2, 50), (3, 7), (60, 1)):
         of = estimates(mechanism(f"hierarchy(1, 0, {size - 1}, step=1)"), shape(size), n, 2)
-        measured = Quantiles((Quantile(0.1), Quantile(0.5), Quantile(0.999))).measure(of)
+        measured = Quantiles(q=(0.1, 0.5, 0.999)).measure(of)
         assert (measured.low >= 0).all()
         assert (measured.high <= size - 1).all()
         assert (measured.low <= measured.high).all()
@@ -406,10 +406,10 @@ def test_several_quantiles_and_ranges_are_those_one_by_one_and_group_by_group(si
     law = operator_of(made).forward(theta)
     counts = RNG.multinomial(30_000, law / law.sum(), 2).astype(np.float64)
     of, *alone = (estimate_counts(made, some, registry().estimator("inv")) for some in (counts, counts[:1], counts[1:]))
-    together = Quantiles((Quantile(0.1), Quantile(0.5))).measure(of)
+    together = Quantiles(q=(0.1, 0.5)).measure(of)
     for place, q in enumerate((0.1, 0.5)):
-        one, several = Quantile(q).measure(of), together.at(place)
-        groups = [Quantile(q).measure(group) for group in alone]
+        one, several = Quantile(q=q).measure(of), together.at(place)
+        groups = [Quantile(q=q).measure(group) for group in alone]
         for field in ("estimate", "low", "high"):
             assert getattr(several, field).tolist() == getattr(one, field).tolist()
             assert getattr(one, field).tolist() == [getattr(group, field)[0] for group in groups]

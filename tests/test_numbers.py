@@ -97,7 +97,7 @@ def test_a_median_and_a_range_under_square_wave_have_informative_intervals() -> 
     made = mechanism("square_wave(1, 0, 100, bins=256)")
     counts = 100_000 * operator_of(made).forward(shapes(256)["skewed"][None])
     found = estimate_counts(made, counts, registry().estimator("ibu"))
-    median, share = Quantile(0.5).measure(found), RangeShare(0, 50).measure(found)
+    median, share = Quantile(q=0.5).measure(found), RangeShare(0, 50).measure(found)
     assert (median.high - median.low)[0] < 0.12 * 256  # before there were bounds: .95 of the range
     assert (share.high - share.low)[0] < 0.15
 
@@ -174,7 +174,7 @@ def test_many_bins_take_blocks_of_values() -> None:
     assert found.bias[0] < 0.002
 
 
-FUNCTIONALS: tuple[Functional, ...] = (Mean(), Variance(), RangeShare(1, 3), Quantile(0.5))
+FUNCTIONALS: tuple[Functional, ...] = (Mean(), Variance(), RangeShare(1, 3), Quantile(q=0.5))
 
 
 def test_one_report_has_numbers_and_the_widest_intervals() -> None:
@@ -216,7 +216,7 @@ def test_an_interval_does_not_end_at_a_regularised_estimate(estimator: str) -> N
     assert left_out.any() or estimator in ("best", "empirical_bayes", "pool")
     assert estimates.intervals.low == pytest.approx(certified.intervals.low, abs=1e-6)
     assert estimates.intervals.high == pytest.approx(certified.intervals.high, abs=1e-6)
-    for functional in (*FUNCTIONALS, Quantile(0.9)):
+    for functional in (*FUNCTIONALS, Quantile(q=0.9)):
         measured, maximum = functional.measure(estimates), functional.measure(certified)
         assert measured.low >= maximum.low - 1e-6
         assert measured.high <= maximum.high + 1e-6

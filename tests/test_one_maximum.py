@@ -56,7 +56,7 @@ def test_python_solves_each_likelihood_once(solved: Counter[bytes], mechanism: s
         assert estimate.diagnosis.reports == 400
         assert estimate.covariance.shape == (len(estimate.values),) * 2
         assert np.isfinite(Mean().measure(estimate.of).std_error).all()
-        assert np.isfinite(Quantile(0.5).measure(estimate.of).std_error).all()
+        assert np.isfinite(Quantile(q=0.5).measure(estimate.of).std_error).all()
     own = estimate.likelihood.operator.key + estimate.likelihood.counts[0].tobytes()
     assert solved[own] == 1
     assert set(solved.values()) == {1}

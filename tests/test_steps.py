@@ -142,7 +142,7 @@ def test_the_interval_of_a_quantile_reaches_to_the_edges_of_its_bins(con: DuckDB
     assert row is not None
     assert (row[0]["estimate"], row[0]["low"], row[0]["high"]) == (37.5, 25.0, 50.0)
     drawn = estimates("laplace(8, 0, 100, bins=4)", 1000, 1)
-    assert Quantile(0.5).measure(drawn).rounding == 12.5
+    assert Quantile(q=0.5).measure(drawn).rounding == 12.5
 
 
 def test_pages_show_no_infinite_error_and_the_diagnosis_says_why_there_is_one() -> None:

@@ -16,12 +16,12 @@ from ldpsql.functions import (
     Column,
     Handles,
     Macros,
-    MeanOf,
+    Mean,
     Registry,
     Scalar,
     Settings,
     Texts,
-    VarianceOf,
+    Variance,
     aggregate,
     answering,
     as_structs,
@@ -85,7 +85,7 @@ def _fields(struct: pa.Scalar) -> dict[str, pa.Scalar]:
 def _without_inversion(asked: Asked) -> Asked:
     """Return a question about a mean without an inversion, if the channel has no useful inverse."""
     number = asked.functional
-    if not (isinstance(number, MeanOf | VarianceOf) and number.is_plain(asked.unit)):
+    if not (isinstance(number, Mean | Variance) and number.is_plain(asked.unit)):
         return asked
     unbiased: Estimator | None = without_inversion(asked.source, asked.estimator)
     return asked if unbiased is None else replace(asked, estimator=unbiased, functional=replace(number, unbiased=True))

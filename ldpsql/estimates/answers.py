@@ -14,7 +14,7 @@ from ldpsql.estimates.conditions import columns_named, python_scalar
 from ldpsql.estimates.contrasts import difference, number_of
 from ldpsql.estimates.narrowing import Q, asked
 from ldpsql.estimates.shown import rounded
-from ldpsql.estimates.tables import Margin, MeanOf, Share
+from ldpsql.estimates.tables import Margin, Mean, Share
 
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
@@ -158,7 +158,7 @@ class Answers:
         measured = difference(*self._asked(self._number(of, given)), *other._asked(other._number(of, given)))
         return TestedAnswer(*(float(getattr(measured, name)[0]) for name in TestedAnswer._fields))
 
-    def _number(self, of: Any, given: Any) -> Share | MeanOf:
+    def _number(self, of: Any, given: Any) -> Share | Mean:
         return number_of(self.of.values, python_scalar(of), python_scalar(given))
 
     def _asked(self, question: Q) -> tuple[Estimates, Q]:

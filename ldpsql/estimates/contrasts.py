@@ -16,7 +16,7 @@ from ldpsql.estimates.conditions import column_of_table, condition, named_place
 from ldpsql.estimates.linear import covariances
 from ldpsql.estimates.measures import Measure, TableFunctional, cut_to
 from ldpsql.estimates.ratios import Two, differences_within, statistic
-from ldpsql.estimates.tables import MeanOf, Share, of_theta
+from ldpsql.estimates.tables import Mean, Share, of_theta
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.score_intervals import deviations, widening
 
@@ -35,8 +35,8 @@ class Difference(Measure):
 class Contrast(TableFunctional):
     """The difference between two shares or two means of the same reports."""
 
-    one: Share | MeanOf
-    other: Share | MeanOf
+    one: Share | Mean
+    other: Share | Mean
 
     @property
     def touched(self) -> frozenset[int]:
@@ -65,17 +65,17 @@ def share_of(values: Domain, of: pa.Scalar, given: pa.Scalar) -> Share:
     return Share(cells, condition(values, given))
 
 
-def number_of(values: Domain, of: pa.Scalar, given: pa.Scalar) -> Share | MeanOf:
+def number_of(values: Domain, of: pa.Scalar, given: pa.Scalar) -> Share | Mean:
     """Return the mean of a column of a table that is named, or of the only column for NULL; else a share."""
     named = isinstance(values, Product) and isinstance(of, pa.StringScalar)
     if of.is_valid and not named:
         return share_of(values, of, given)
     column = named_place(values, of)
     column_of_table(values, column)
-    return MeanOf(column, condition(values, given))
+    return Mean(column, condition(values, given))
 
 
-def difference(first: Estimates, one: Share | MeanOf, second: Estimates, other: Share | MeanOf) -> Difference:
+def difference(first: Estimates, one: Share | Mean, second: Estimates, other: Share | Mean) -> Difference:
     """Return the first number less the second.
 
     The two are of the same reports if ``first`` and ``second`` are the same estimates, else of different people. The p-value is
@@ -105,7 +105,7 @@ def difference(first: Estimates, one: Share | MeanOf, second: Estimates, other: 
     return Difference(cut.estimate, cut.std_error, cut.low, cut.high, p_value=p_value)
 
 
-def _none(estimates: Estimates, number: Share | MeanOf) -> Difference:
+def _none(estimates: Estimates, number: Share | Mean) -> Difference:
     """Return the difference of a number from itself."""
     estimate = 0.0 * _estimated(estimates, number)
     zero = np.zeros_like(estimate)
@@ -119,19 +119,19 @@ def p_values(two: Two, nearest: Floats) -> Floats:
     return np.where(two.unknown, np.nan, chdtrc(1, statistic(two.filled(), nearest)))
 
 
-def two_ratios(first: Estimates, one: Share | MeanOf, second: Estimates, other: Share | MeanOf) -> Two:
+def two_ratios(first: Estimates, one: Share | Mean, second: Estimates, other: Share | Mean) -> Two:
     """Return two shares or means as ratios, with their covariance."""
     return _together(first, one, other) if first is second else _apart(first, one, second, other)
 
 
-def _together(estimates: Estimates, one: Share | MeanOf, other: Share | MeanOf) -> Two:
+def _together(estimates: Estimates, one: Share | Mean, other: Share | Mean) -> Two:
     """Return two ratios of the same reports."""
     parts = [*one.parts(estimates.values), *other.parts(estimates.values)]
     centre, covariance = covariances(estimates, np.stack(parts, axis=-1))
     return Two(centre[:, 0], covariance[:, 0])
 
 
-def _apart(first: Estimates, one: Share | MeanOf, second: Estimates, other: Share | MeanOf) -> Two:
+def _apart(first: Estimates, one: Share | Mean, second: Estimates, other: Share | Mean) -> Two:
     """Return two ratios of different reports, which are independent."""
     a, v = covariances(first, np.stack(one.parts(first.values), axis=-1))
     b, w = covariances(second, np.stack(other.parts(second.values), axis=-1))
@@ -140,5 +140,5 @@ def _apart(first: Estimates, one: Share | MeanOf, second: Estimates, other: Shar
     return Two(np.concatenate([a[:, 0], b[:, 0]], axis=1), both)
 
 
-def _estimated(estimates: Estimates, number: Share | MeanOf) -> Floats:
+def _estimated(estimates: Estimates, number: Share | Mean) -> Floats:
     return of_theta(estimates, *number.parts(estimates.values))[:, 0]

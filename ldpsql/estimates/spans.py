@@ -115,80 +115,63 @@ def widened(share: Measure, least: Measure, most: Measure) -> Measure:
     return replace(share, std_error=error, low=np.minimum(least.low, share.low), high=np.maximum(most.high, share.high))
 
 
-@dataclass(frozen=True)
-class Quantiles(Functional):
-    """Several quantiles of the same values; see `Quantile`."""
+def shares_of_sets(estimates: Estimates, sets: Floats) -> Measure:
+    """Return the share of each of several sets of values, each field of shape (groups, sets).
 
-    quantiles: tuple[Quantile, ...]
-
-    @property
-    def levels(self) -> tuple[float, ...]:
-        """The share below each quantile."""
-        return tuple(one.q for one in self.quantiles)
-
-    def measure(self, estimates: Estimates) -> Measure:
-        """Return positions in the domain, and errors in the unit of the values, each field of shape (groups, quantiles)."""
-        rising = np.argsort(scale_of(estimates.values), kind="stable")
-        shares = normalised(estimates.fit.theta)[:, rising].cumsum(axis=1)[:, :-1]
-        if estimates.likelihood.operator.lined:
-            crossed = crossings(estimates, len(rising), self.levels)
-        else:
-            crossed = _listed_crossings(estimates, rising, self.levels)
-        return self._crossed(estimates, estimates.values, shares, crossed)
-
-    def of_band(self, estimates: Estimates, values: Domain, shares: Measure) -> Measure:
-        """Return the quantiles of another distribution, from the shares of its first 1, 2, .. values in rising order.
-
-        Args:
-            estimates: what the shares come from.
-            values: the values of the distribution.
-            shares: the shares with their intervals, each field of shape (groups, values - 1).
-
-        """
-        crossed = self._of(Band(np.arange(1, len(values)), len(values), shares.low, shares.high))
-        unknown = np.asarray(np.isnan(shares.estimate).any(axis=1))
-        measure = self._crossed(estimates, values, np.nan_to_num(shares.estimate), crossed)
-        return replace(measure, std_error=np.where(unknown[:, None], np.inf, measure.std_error))
-
-    def _of(self, band: Band) -> list[tuple[Ints, Ints]]:
-        return [band.crossing(q) for q in self.levels]
-
-    def _crossed(self, estimates: Estimates, values: Domain, shares: Floats, crossed: list[tuple[Ints, Ints]]) -> Measure:
-        scale, parts = scale_of(values), []
-        rising = np.argsort(scale, kind="stable")
-        for q, ends in zip(self.levels, crossed, strict=True):
-            estimate = (shares < q - _ROUNDING).sum(axis=1)
-            value, first, last = (at.astype(np.float64) for at in (estimate, *ends))
-            low, high = (end.astype(np.int64) for end in holding(value, first, last, estimates.fit.regularised))
-            half = (scale[rising[high]] - scale[rising[low]]) / (2 * deviations(estimates.estimator.confidence))
-            half[(low == 0) & (high == len(scale) - 1)] = np.inf  # the whole range
-            value, least, most = (rising[at].astype(np.float64) for at in (estimate, low, high))
-            parts.append(Measure(value, half, least, most, values.rounding))
-        return Measure.stacked(parts)
-
-
-@dataclass(frozen=True)
-class Quantile(Functional):
-    """The smallest value that at least a share ``q`` of all values does not exceed.
-
-    Its interval holds every value that is a q-quantile of some distribution function within the errors of the estimated one:
-    the band is sorted and inverted, one side at a time (`crossings`). So is an estimate that has negative shares.
-    ``std_error`` is half the interval over its number of standard errors, infinite if the interval is the whole range.
-
-    Raises:
-        InvalidParameter: unless 0 < q < 1.
+    Args:
+        estimates: the estimates of several groups.
+        sets: 1 for the values of a set and 0 for others, shape (values, sets).
 
     """
+    bounds = linear(estimates, sets)
+    estimate = normalised(estimates.fit.theta) @ sets
+    return cut_to(Measure(estimate, bounds.std_error, bounds.low, bounds.high), 0.0, 1.0, estimates.fit.regularised[:, None])
 
-    q: float
 
-    def __post_init__(self) -> None:
-        if not 0 < self.q < 1:
-            raise InvalidParameter("a quantile needs a share between 0 and 1", "for example 0.5 for the median")
+def quantiles(estimates: Estimates, levels: tuple[float, ...]) -> Measure:
+    """Return the quantiles of all values at some levels: positions in the domain, and errors in the unit of the values.
 
-    def measure(self, estimates: Estimates) -> Measure:
-        """Return positions in the domain, and the error in the unit of the values, for every group."""
-        return Quantiles((self,)).measure(estimates).at(0)
+    Each field has shape (groups, levels).
+    """
+    rising = np.argsort(scale_of(estimates.values), kind="stable")
+    shares = normalised(estimates.fit.theta)[:, rising].cumsum(axis=1)[:, :-1]
+    if estimates.likelihood.operator.lined:
+        crossed = crossings(estimates, len(rising), levels)
+    else:
+        crossed = _listed_crossings(estimates, rising, levels)
+    return _crossed(estimates, estimates.values, shares, levels, crossed)
+
+
+def quantiles_of_shares(estimates: Estimates, values: Domain, shares: Measure, levels: tuple[float, ...]) -> Measure:
+    """Return the quantiles of another distribution, as `quantiles` does, from the shares of its first 1, 2, .. values.
+
+    Args:
+        estimates: what the shares come from.
+        values: the values of the distribution.
+        shares: the shares in rising order of the values with their intervals, each field of shape (groups, values - 1).
+        levels: the share below each quantile.
+
+    """
+    band = Band(np.arange(1, len(values)), len(values), shares.low, shares.high)
+    unknown = np.asarray(np.isnan(shares.estimate).any(axis=1))
+    measure = _crossed(estimates, values, np.nan_to_num(shares.estimate), levels, [band.crossing(q) for q in levels])
+    return replace(measure, std_error=np.where(unknown[:, None], np.inf, measure.std_error))
+
+
+def _crossed(
+    estimates: Estimates, values: Domain, shares: Floats, levels: tuple[float, ...], crossed: list[tuple[Ints, Ints]]
+) -> Measure:
+    scale, parts = scale_of(values), []
+    rising = np.argsort(scale, kind="stable")
+    for q, ends in zip(levels, crossed, strict=True):
+        estimate = (shares < q - _ROUNDING).sum(axis=1)
+        value, first, last = (at.astype(np.float64) for at in (estimate, *ends))
+        low, high = (end.astype(np.int64) for end in holding(value, first, last, estimates.fit.regularised))
+        half = (scale[rising[high]] - scale[rising[low]]) / (2 * deviations(estimates.estimator.confidence))
+        half[(low == 0) & (high == len(scale) - 1)] = np.inf  # the whole range
+        value, least, most = (rising[at].astype(np.float64) for at in (estimate, low, high))
+        parts.append(Measure(value, half, least, most, values.rounding))
+    return Measure.stacked(parts)
 
 
 def _listed_crossings(estimates: Estimates, rising: Ints, levels: tuple[float, ...]) -> list[tuple[Ints, Ints]]:

@@ -1,4 +1,12 @@
-"""Answers from the joint estimate of several columns: margins, conditional shares, means and quantiles, with errors."""
+"""Numbers about a column or a table of several, with errors: margins, conditional shares, means, variances and quantiles.
+
+Each is c'theta for some vector c over the values, or a ratio of two, at least in its first derivative, so its error follows
+from the errors of the shares (the delta method). As for the shares, the estimate is that of the estimator, the interval that
+of the debiased one. Of all values of one column, intervals are narrower than those of ratios.
+
+A bin counts as its centre, which is at most `Domain.rounding` away from each number in it. Every interval is wider by what this
+does to the mean, the variance, the quantile or the share. Values that are not bins have rounding 0.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +20,18 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import TableCells, blocks, column_of_table, columns_named, groups_of, table_of
-from ldpsql.estimates.functionals import Mean, Variance
-from ldpsql.estimates.linear import covariances, linear
-from ldpsql.estimates.measures import Measure, TableFunctional, cut_to, normalised
+from ldpsql.estimates.linear import covariances, linear, sample_mean
+from ldpsql.estimates.measures import Measure, TableFunctional, around, cut_to, normalised
 from ldpsql.estimates.ratios import Pair, fieller, ratio
-from ldpsql.estimates.spans import Quantiles
+from ldpsql.estimates.spans import quantiles, quantiles_of_shares
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.score_intervals import deviations, widening
 
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
+
+_MOST = 0.25  # the largest variance on a scale from 0 to 1: Popoviciu's inequality
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,7 @@ class Share(TableFunctional):
 class OfColumn(TableFunctional):
     """A number about a column, of all or where a condition holds."""
 
-    column: int | None
+    column: int | None = None
     given: TableCells | None = None
 
     def is_plain(self, values: Domain) -> bool:
@@ -77,18 +87,24 @@ class OfColumn(TableFunctional):
 
 
 @dataclass(frozen=True)
-class MeanOf(OfColumn):
-    """The mean of a column of numbers, dates or times, of all or where a condition holds; ``unbiased`` is that of `Mean`."""
+class Mean(OfColumn):
+    """The mean of a column of numbers, or of dates in days and of times in seconds since 1970.
+
+    ``unbiased`` asks for the unbiased mean of all values of one column instead of that of the estimated distribution: for the
+    piecewise mechanism, stochastic rounding and the hybrid mechanism the mean of the reports, on the scale of the values.
+    """
 
     unbiased: bool = False
 
     def measure(self, estimates: Estimates) -> Measure:
         """Return the mean of every group."""
-        if self.is_plain(estimates.values):
-            return Mean(self.unbiased).measure(estimates)
-        unit = self.unit(estimates.values)
-        measure = _ratios(estimates, *self.parts(estimates.values), off=unit.off).at(0)
-        return measure.scaled(unit.width, unit.least)
+        unit, (top, bottom) = self.unit(estimates.values), self.parts(estimates.values)
+        if not self.is_plain(estimates.values):
+            return _ratios(estimates, top, bottom, off=unit.off).at(0).scaled(unit.width, unit.least)
+        x = top[:, 0]
+        bounds = sample_mean(estimates, x, unit.off) if self.unbiased else linear(estimates, top, off=unit.off)
+        estimate = None if self.unbiased else normalised(estimates.fit.theta) @ x
+        return around(estimates, estimate, bounds, -unit.off, 1.0 + unit.off).scaled(unit.width, unit.least)
 
     def parts(self, values: Domain) -> tuple[Floats, Floats]:
         """Return numerator and denominator as functionals, shape (cells, 1), on a scale from 0 to 1."""
@@ -104,64 +120,96 @@ class MeanOf(OfColumn):
 
 
 @dataclass(frozen=True)
-class VarianceOf(OfColumn):
-    """The variance of a column, of all or where a condition holds, in its unit squared; ``unbiased`` is that of `Variance`."""
+class Variance(OfColumn):
+    """The variance of a column, in its unit squared: days for dates, seconds for times.
+
+    ``unbiased`` asks for the mean squared distance to the unbiased mean, instead of the variance of the estimated distribution.
+    """
 
     unbiased: bool = False
 
     def measure(self, estimates: Estimates) -> Measure:
-        """Return the variance of every group: as in `Variance`, its derivative is (x - mean)^2."""
+        """Return the variance of every group: its derivative is (x - mean)^2, up to a constant."""
+        mean = Mean(self.column, self.given)
+        unit, (top, bottom) = mean.unit(estimates.values), mean.parts(estimates.values)
         if self.is_plain(estimates.values):
-            return Variance(self.unbiased).measure(estimates)
-        mean = MeanOf(self.column, self.given)
-        unit = mean.unit(estimates.values)
-        top, bottom = mean.parts(estimates.values)
-        about = np.clip(ratio(_pair(estimates, top, bottom)))[:, :, None]
-        x = (column_of_table(estimates.values, self.column)[1] - unit.least) / unit.width
-        squares = (x[:, None] - about) ** 2 * bottom
-        measure = _ratios(estimates, squares, bottom, most=0.25).at(0)
+            measure = self._plain(estimates, top[:, 0])
+        else:
+            x = (column_of_table(estimates.values, self.column)[1] - unit.least) / unit.width
+            measure = self._where(estimates, x, top, bottom)
+        return _spread(measure.scaled(unit.width**2), unit.off * unit.width)
+
+    def _plain(self, estimates: Estimates, x: Floats) -> Measure:
+        """Return the variance of all values on a scale from 0 to 1."""
+        theta = normalised(estimates.fit.theta)
+        mean = np.clip(linear(estimates, x[:, None]).centre, 0.0, 1.0)
+        spread = linear(estimates, ((x - mean) ** 2)[..., None])
+        estimate = None if self.unbiased else theta @ x**2 - (theta @ x) ** 2
+        part = around(estimates, estimate, spread, 0.0, _MOST)
+        undetermined = part.high - part.low > _MOST - _ROUNDING
+        return replace(part, std_error=np.where(undetermined, np.inf, part.std_error))
+
+    @staticmethod
+    def _where(estimates: Estimates, x: Floats, top: Floats, bottom: Floats) -> Measure:
+        """Return the variance where the condition holds, on a scale from 0 to 1."""
+        about = np.clip(ratio(_pair(estimates, top, bottom)), 0.0, 1.0)[:, :, None]
+        measure = _ratios(estimates, (x[:, None] - about) ** 2 * bottom, bottom, most=_MOST).at(0)
         theta = normalised(estimates.fit.theta)
         with np.errstate(divide="ignore", invalid="ignore"):
             moments = (theta @ (x[:, None] ** [1, 2] * bottom)) / (theta @ bottom)
         own = np.where(np.isfinite(moments[:, 1]), moments[:, 1] - moments[:, 0] ** 2, np.nan)
-        held = replace(measure, estimate=own, low=np.fmin(measure.low, own), high=np.fmax(measure.high, own))
-        final = measure if estimates.fit.regularised.any() else held
-        return _spread(replace(final, estimate=own).scaled(unit.width**2), unit.off * unit.width)
+        if estimates.fit.regularised.any():
+            return replace(measure, estimate=own)
+        return replace(measure, estimate=own, low=np.fmin(measure.low, own), high=np.fmax(measure.high, own))
 
 
 @dataclass(frozen=True)
-class QuantilesOf(OfColumn):
-    """Several quantiles of a column, of all or where a condition holds, as positions in its domain."""
+class Quantiles(OfColumn):
+    """Several quantiles of a column, as positions in its domain; see `Quantile`.
 
-    quantiles: Quantiles = field(kw_only=True)
+    Raises:
+        InvalidParameter: unless each share is between 0 and 1.
 
-    @property
-    def q(self) -> tuple[float, ...]:
-        """The share below each quantile."""
-        return self.quantiles.levels
+    """
+
+    q: tuple[float, ...] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not all(0 < q < 1 for q in self.q):
+            raise InvalidParameter("a quantile needs a share between 0 and 1", "for example 0.5 for the median")
 
     def measure(self, estimates: Estimates) -> Measure:
-        """Return positions and errors as `Quantiles` does, from the ratios of nested ranges, each field (groups, quantiles).
-
-        Without a condition on other values, `Quantiles` has the narrower intervals.
-        """
+        """Return positions and errors in the unit of the values, each field of shape (groups, quantiles)."""
         values = estimates.values
         if self.is_plain(values):
-            return self.quantiles.measure(estimates)
+            return quantiles(estimates, self.q)
         own, scale = column_of_table(values, self.column)
-        levels = np.unique(scale)[:-1]
         given = _given(values, self.given)[:, None]
-        shares = _ratios(estimates, (scale[:, None] <= levels) * given, given)
-        return self.quantiles.of_band(estimates, own, shares)
+        return quantiles_of_shares(
+            estimates, own, _ratios(estimates, (scale[:, None] <= np.unique(scale)[:-1]) * given, given), self.q
+        )
 
 
 @dataclass(frozen=True)
-class QuantileOf(QuantilesOf):
-    """One quantile of a column."""
+class Quantile(OfColumn):
+    """The smallest value of a column that at least a share ``q`` of all values does not exceed.
+
+    Its interval holds every value that is a q-quantile of some distribution function within the errors of the estimated one:
+    the band is sorted and inverted, one side at a time (`crossings`). So is an estimate that has negative shares.
+    ``std_error`` is half the interval over its number of standard errors, infinite if the interval is the whole range.
+    """
+
+    q: float = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._alone()
+
+    def _alone(self) -> Quantiles:
+        return Quantiles(self.column, self.given, q=(self.q,))
 
     def measure(self, estimates: Estimates) -> Measure:
         """Return the position and the error for every group."""
-        return super().measure(estimates).at(0)
+        return self._alone().measure(estimates).at(0)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ import pyarrow as pa
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.estimates.estimate import Estimate, Estimates
-from ldpsql.estimates.functionals import Mean, Measure, Quantile, shares_of_sets
+from ldpsql.estimates.measures import Measure
 from ldpsql.estimates.scale import scale_of
+from ldpsql.estimates.spans import shares_of_sets
+from ldpsql.estimates.tables import Mean, Quantile
 from ldpsql.inference.operators import Floats
 from ldpsql.pages.axes import Axis, shares
 from ldpsql.pages.document import Fact
@@ -61,7 +63,7 @@ class Distributions:
     @cached_property
     def quartiles(self) -> list[Measure]:
         """The three quartiles of every group, as positions in the domain."""
-        return [Quantile(q).measure(self.estimates) for q in QUARTILES]
+        return [Quantile(q=q).measure(self.estimates) for q in QUARTILES]
 
     @cached_property
     def bars(self) -> Measure:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ldpsql.estimates.functionals import Measure
+from ldpsql.estimates.measures import Measure
 from ldpsql.inference.operators import Floats
 from ldpsql.pages.axes import Axis, across, upward
 from ldpsql.pages.markup import Markup, joined, tag

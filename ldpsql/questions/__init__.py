@@ -33,8 +33,8 @@ from ldpsql.estimates.question import (
 )
 from ldpsql.estimates.rectangles import RectangleShares, check_grid
 from ldpsql.estimates.scale import bound_of, check_ordered
-from ldpsql.estimates.spans import Quantile, Quantiles, RangeShare, RangeShares
-from ldpsql.estimates.tables import Margin, MeanOf, QuantileOf, QuantilesOf, Share, VarianceOf, margin_of
+from ldpsql.estimates.spans import RangeShare, RangeShares
+from ldpsql.estimates.tables import Margin, Mean, Quantile, Quantiles, Share, Variance, margin_of
 from ldpsql.estimates.top import checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import without_impossible
@@ -65,12 +65,10 @@ __all__ = [
     "Kind",
     "Lines",
     "Margin",
-    "MeanOf",
+    "Mean",
     "Measure",
     "Quantile",
-    "QuantileOf",
     "Quantiles",
-    "QuantilesOf",
     "Question",
     "QuestionOfColumn",
     "RangeShare",
@@ -81,7 +79,7 @@ __all__ = [
     "Simulation",
     "Source",
     "TableCells",
-    "VarianceOf",
+    "Variance",
     "bound_of",
     "check_grid",
     "check_ordered",

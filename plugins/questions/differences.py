@@ -11,7 +11,7 @@ from ldpsql.questions import (
     Contrast,
     Domain,
     InvalidParameter,
-    MeanOf,
+    Mean,
     Question,
     Share,
     hookimpl,
@@ -50,7 +50,7 @@ class Comparison(Question):
     of: Argument = NULL
     given: Argument = NULL
 
-    def about(self, values: Domain) -> Share | MeanOf:
+    def about(self, values: Domain) -> Share | Mean:
         """Return the share or the mean."""
         return number_of(values, self.of, self.given)
 

@@ -14,9 +14,7 @@ from ldpsql.questions import (
     InvalidParameter,
     Kind,
     Quantile,
-    QuantileOf,
     Quantiles,
-    QuantilesOf,
     Question,
     QuestionOfColumn,
     hookimpl,
@@ -34,9 +32,9 @@ class OneQuantile(QuestionOfColumn):
     fields = _VALUES
     q: Argument
 
-    def about(self, values: Domain) -> QuantileOf:
+    def about(self, values: Domain) -> Quantile:
         """Return the quantile, of all or where the condition holds."""
-        return QuantileOf(*self.where(values), quantiles=Quantiles((_quantile(self.q),)))
+        return Quantile(*self.where(values), q=_share(self.q))
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,9 @@ class Median(QuestionOfColumn):
     summary = "the value below which half of all values lie, with its interval"
     fields = _VALUES
 
-    def about(self, values: Domain) -> QuantileOf:
+    def about(self, values: Domain) -> Quantile:
         """Return the median, of all or where the condition holds."""
-        return QuantileOf(*self.where(values), quantiles=Quantiles((Quantile(0.5),)))
+        return Quantile(*self.where(values), q=0.5)
 
 
 @dataclass(frozen=True)
@@ -62,18 +60,18 @@ class SeveralQuantiles(QuestionOfColumn):
     rows = True
     qs: Argument
 
-    def about(self, values: Domain) -> QuantilesOf:
+    def about(self, values: Domain) -> Quantiles:
         """Return the quantiles, of all or where the condition holds."""
         if not isinstance(self.qs, pa.ListScalar | pa.LargeListScalar) or not self.qs.is_valid or not len(self.qs.values):
             raise InvalidParameter("this needs a list of shares between 0 and 1 that is not empty", "such as [0.25, 0.5, 0.75]")
-        return QuantilesOf(*self.where(values), quantiles=Quantiles(tuple(map(_quantile, self.qs.values))))
+        return Quantiles(*self.where(values), q=tuple(map(_share, self.qs.values)))
 
 
-def _quantile(share: Argument) -> Quantile:
+def _share(share: Argument) -> float:
     number = pa.types.is_floating(share.type) or pa.types.is_decimal(share.type) or pa.types.is_integer(share.type)
     if not number or not share.is_valid:
         raise InvalidParameter("a quantile needs a share between 0 and 1", "for example 0.5 for the median")
-    return Quantile(float(share.as_py()))
+    return float(share.as_py())
 
 
 @hookimpl

@@ -173,14 +173,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ldpsql.questions import Domain, Functional, Measure, Question, QuestionOfColumn, VarianceOf, hookimpl
+from ldpsql.questions import Domain, Functional, Measure, Question, QuestionOfColumn, Variance, hookimpl
 
 
 @dataclass(frozen=True)
 class Root(Functional):
     """The root of a variance."""
 
-    of: VarianceOf
+    of: Variance
 
     def measure(self, estimates):
         """Return the root for every group; the delta method gives its error."""
@@ -198,7 +198,7 @@ class Spread(QuestionOfColumn):
 
     def about(self, values: Domain) -> Functional:
         """Return the standard deviation, of all or where the condition holds."""
-        return Root(VarianceOf(*self.where(values)))
+        return Root(Variance(*self.where(values)))
 
 
 @hookimpl
