@@ -31,8 +31,7 @@ from ldpsql.errors import (
 )
 from ldpsql.functions import audit, registry
 from ldpsql.mechanisms import TOTAL, UTF8, Prefixes, PureLdp, Strings, exp_below
-from ldpsql.strings.supports import by_level, supporters
-from ldpsql.strings.transform import Transform
+from ldpsql.strings.supports import Transform, by_level, supporters
 from ldpsql.testing import certificate, check_mechanism
 from tests import seeds
 from tests.commands import rows, run

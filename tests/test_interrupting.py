@@ -178,7 +178,7 @@ def test_a_solve_that_begins_after_the_interrupt_is_stopped(
 STUBBORN = """
     import sys, time
     import duckdb, ldpsql, pyarrow as pa
-    from ldpsql.engine import control_c
+    from ldpsql.engine import interrupting
 
     def stubborn(column):
         while True:
@@ -189,7 +189,7 @@ STUBBORN = """
             except KeyboardInterrupt:
                 pass
 
-    control_c.PATIENCE = 0.5
+    interrupting.PATIENCE = 0.5
     con = ldpsql.connect()
     con.create_function("stubborn", stubborn, ["BIGINT"], "BIGINT", type="arrow", side_effects=True)
     with ldpsql.interruptible(con):

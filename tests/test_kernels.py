@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ldpsql import DenseChannel, KeepOrSpread
 from ldpsql.channels import native
-from ldpsql.channels.short_words import ShortWords
+from ldpsql.channels.keep_or_spread import ShortWords
 from ldpsql.channels.splitmix import hashed
 from ldpsql.errors import InternalError
 from ldpsql.mechanisms import TOTAL, IndependentBits

@@ -37,7 +37,7 @@ from ldpsql.functions import ROW, Mixed, Perturbed, Repeated, check_ordered, est
 from ldpsql.inference.operators import observed, packed
 from ldpsql.mechanisms import TOTAL, BinBits, KeepOrWindow, SignedBits
 from ldpsql.mechanisms.audit import empirical
-from ldpsql.pairs.sizes import lost_if_geometric
+from ldpsql.pairs.estimation import lost_if_geometric
 from ldpsql.testing import certificate, check_mechanism, operator_of
 from tests import seeds
 from tests.commands import printed, rows

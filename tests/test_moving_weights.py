@@ -7,7 +7,7 @@ import pytest
 
 from ldpsql import DenseChannel
 from ldpsql.channels.moving import two_reports
-from ldpsql.clients.short import moving, noise
+from ldpsql.clients.module import moving, noise
 from ldpsql.mechanisms import TOTAL, Convolution, Window, window
 
 CASES = [

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql.errors import BadCounts, InvalidParameter, SourceRefused, WrongType
-from ldpsql.estimates.bloom import BloomParameters, BloomShares, bloom_shares
+from ldpsql.estimates.rappor_files import BloomParameters, BloomShares, bloom_shares
 from tests.commands import app
 from tests.seeds import generator
 

@@ -18,8 +18,8 @@ import ldpsql
 from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.functions import Region
 from ldpsql.pages import page as pages
-from ldpsql.pages import tracing
-from ldpsql.pages.raster import image_address
+from ldpsql.pages.figures import image_address
+from ldpsql.pages.report import trace
 from tests.commands import printed
 
 
@@ -39,7 +39,7 @@ def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_trace_falls_to_the_maximum() -> None:
-    steps = tracing.trace(ldpsql.estimate(["a"] * 500 + ["b"] * 300 + ["c"] * 200, "krr(epsilon=1, domain=['a', 'b', 'c'])"))
+    steps = trace(ldpsql.estimate(["a"] * 500 + ["b"] * 300 + ["c"] * 200, "krr(epsilon=1, domain=['a', 'b', 'c'])"))
     assert (np.diff(steps["missing"].to_numpy()) <= 1e-9).all()
     assert steps["gap"][-1] < steps["gap"][0] / 10
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql.errors import InvalidParameter
-from ldpsql.sql.templates import plain_sql
+from ldpsql.sql.project import plain_sql
 from tests.commands import app, printed
 
 ROOT = Path(__file__).parents[1]

@@ -22,11 +22,10 @@ from ldpsql.channels.base import (
 )
 from ldpsql.channels.bin_bits import BinBits
 from ldpsql.channels.bits import IndependentBits, coarse_above
-from ldpsql.channels.blocks import BlockSigns, signs_in_blocks, signs_of
 from ldpsql.channels.convolution import Convolution
 from ldpsql.channels.copying import STRUCTURES, copied, structure
 from ldpsql.channels.dense import MARGIN, DenseChannel, floor_mixing, from_doubles, over_one_denominator, reduced
-from ldpsql.channels.hadamard import Hadamard
+from ldpsql.channels.hadamard import BlockSigns, Hadamard, signs_in_blocks, signs_of
 from ldpsql.channels.hashed import OrthogonalHash, PrivateHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.keep_or_window import KeepOrWindow

@@ -1,6 +1,6 @@
 """Tables of weights that a few whole numbers determine: a window that moves evenly, and two reports whose weights move evenly.
 
-Sums, differences and quotients of whole numbers only, so that another program derives the same table: `ldpsql.clients.short`.
+Sums, differences and quotients of whole numbers only, so that another program derives the same table: `ldpsql.clients.module`.
 """
 
 from __future__ import annotations

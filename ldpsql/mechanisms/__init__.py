@@ -55,6 +55,7 @@ from ldpsql.mechanisms.families import (
     IntervalMechanism,
     MetricMechanism,
     PlanarMechanism,
+    PointsField,
     PriorField,
     PriorMechanism,
     RangeMechanism,
@@ -65,7 +66,6 @@ from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
 from ldpsql.mechanisms.means import piece_readings, pieces, rounding_readings, roundings
 from ldpsql.mechanisms.ordered import OrderedMechanism
 from ldpsql.mechanisms.parts import Parts
-from ldpsql.mechanisms.points import PointsField
 from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
 from ldpsql.mechanisms.squares import best_squares, counts_of_squares

@@ -14,7 +14,9 @@ from ldpsql.errors import LdpError
 from ldpsql.estimates.diagnosis import UNKNOWN_RECORD, UNRECORDED
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimates.planning import MAX_VALUES, Expected, compare, over_declared_values
+from ldpsql.estimates.uncertainty import best_fit
 from ldpsql.inference.operators import Floats
+from ldpsql.inference.solver.mle import em_step, uniform
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
 from ldpsql.mechanisms.region import Region
 from ldpsql.pages.axes import Axis
@@ -27,7 +29,6 @@ from ldpsql.pages.numbers import Distributions, axis_names, ordered
 from ldpsql.pages.plan import curves
 from ldpsql.pages.plots import Series, figure, lines
 from ldpsql.pages.tables import Cell, Column, table
-from ldpsql.pages.tracing import trace
 from ldpsql.pages.wording import WIDTH, counted, number, percent, points, width
 from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp
 from ldpsql.registry.registry import registry
@@ -232,3 +233,21 @@ def report_names(mechanism: CertifiedValues, count: int) -> list[str]:
 
 def _block_names(names: Sequence[str], parts: Sequence[slice]) -> list[str]:
     return [names[part.start] for part in parts]
+
+
+# The path of the iterative Bayesian update to the maximum of the likelihood.
+
+
+STEPS, STEPS_OF_LARGE = 200, 30
+
+
+def trace(one: Estimate, steps: int = STEPS) -> pl.DataFrame:
+    """Return for the first steps of IBU how much log-likelihood is missing to the maximum, and the certified gap."""
+    model = one.likelihood
+    best = float(model.log_likelihood(best_fit(model))[0])
+    theta, rows = uniform(model), []
+    for step in range(1, (min(steps, STEPS_OF_LARGE) if model.operator.large else steps) + 1):
+        theta = em_step(model, theta)
+        missing = best - float(model.log_likelihood(theta)[0])
+        rows.append({"step": step, "missing": max(missing, 1e-9), "gap": max(float(model.gap(theta)[0]), 1e-12)})
+    return pl.DataFrame(rows)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pluggy
 from duckdb import DuckDBPyConnection
@@ -20,21 +21,150 @@ from pluggy import PluginValidationError
 
 from ldpsql import settings
 from ldpsql.engine.functions import Macros, Scalar
-from ldpsql.errors import BadSettings, LdpError, NameClash, PluginError, UnknownName
+from ldpsql.errors import BadSettings, InvalidSpec, LdpError, NameClash, PluginError, UnknownName
 from ldpsql.estimates.question import Question, found_by
 from ldpsql.estimators.base import Estimator
-from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.calls import bind, read_call
 from ldpsql.mechanisms.identity import refuse_overrides
-from ldpsql.mechanisms.parts import read_by
+from ldpsql.mechanisms.parts import Nested, read_by
 from ldpsql.mechanisms.spec import Spec
 from ldpsql.registry import discovery, documents, hookspecs
 from ldpsql.registry.constructors import constructor
 from ldpsql.registry.discovery import Plugin
-from ldpsql.registry.policies import WrittenPolicy, named_columns
-from ldpsql.registry.reading import read, with_domains
-from ldpsql.registry.references import tables_of
+from ldpsql.registry.references import resolved, tables_of
+from ldpsql.registry.shares import check_total, planned
+from ldpsql.settings import Settings
 
 __all__ = ["Plugin", "Registry", "registry"]
+
+# The mechanisms of columns that the policies of tables name: ``people_city`` is the column city of ``[tables.people]``.
+
+
+class WrittenPolicy(NamedTuple):
+    """The policy of a table, as the settings write it, and the mechanisms of all of its columns."""
+
+    table: str
+    written: Mapping[str, Any]
+    specs: tuple[Any, ...]
+
+    def check(self, read: Callable[[Any], Mechanism]) -> None:
+        """Refuse a policy whose columns spend more than its total; a column that cannot be read yet does not count.
+
+        Args:
+            read: reads a mechanism as the settings write it.
+
+        Raises:
+            RowBudgetExceeded: if the columns spend more than the total.
+
+        """
+        claims = []
+        for spec in self.specs:
+            with suppress(LdpError):
+                claims.append(certify(read(spec)).certificate.claim)
+        check_total(self.table, self.written, claims)
+
+
+def named_columns(settings: Settings, kinds: Mapping[str, type[Mechanism]]) -> tuple[dict[str, Any], dict[str, WrittenPolicy]]:
+    """Return the mechanism of each column of a policy by its name, and the policy it belongs to.
+
+    Args:
+        settings: the settings. A policy that is wrong names no columns: its error is raised when it is used.
+        kinds: the classes of mechanisms, by name.
+
+    Raises:
+        BadSettings: if two mechanisms have the same name.
+
+    """
+    mechanisms: dict[str, Any] = {}
+    policies: dict[str, WrittenPolicy] = {}
+    for table, policy in settings.tables.items():
+        names = {column: f"{table}_{column}" for column in policy["columns"] if f"{table}_{column}".isidentifier()}
+        _refuse_clashes(table, names.values(), {*settings.mechanisms, *mechanisms, *kinds})
+        with suppress(LdpError):
+            specs = planned(policy, settings.mechanisms, kinds)
+            mechanisms |= {name: specs[column] for column, name in names.items()}
+            policies |= dict.fromkeys(names.values(), WrittenPolicy(table, policy, tuple(specs.values())))
+    return mechanisms, policies
+
+
+def _refuse_clashes(table: str, names: Iterable[str], others: Iterable[str]) -> None:
+    """Refuse a column whose name another mechanism has, too: nobody could see which one is drawn. SQL ignores case."""
+    taken = {name.lower() for name in others}
+    for name in names:
+        if name.lower() in taken:
+            raise BadSettings(
+                f"'{name}' names a column of [tables.{table}] and another mechanism",
+                "rename the mechanism, the table or the column",
+            )
+        taken.add(name.lower())
+
+
+# Mechanisms and estimators from the ways to write them: a call in text, or a mapping of parameters.
+
+
+def read(spec: S | str | Mapping[str, Any], base: type[S], kinds: Mapping[str, type[S]], named: Collection[str] = ()) -> S:
+    """Return an instance of a class of this base.
+
+    Args:
+        spec: the instance itself, a call in text, or a mapping of parameters with the name under ``base.kind``.
+        base: the base class.
+        kinds: its classes, by name.
+        named: names of the settings, each of an instance with its parameters.
+
+    Raises:
+        UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
+
+    """
+    if isinstance(spec, base):
+        return spec
+    if isinstance(spec, str):
+        name, arguments, options = read_call(spec, base.kind)
+    elif isinstance(spec, Mapping) and isinstance(spec.get(base.kind), str):
+        name, arguments, options = spec[base.kind], [], {k: v for k, v in spec.items() if k != base.kind}
+    else:
+        raise InvalidSpec(f"this is not a {base.kind}", f"write it like a call, or name it under '{base.kind}'")
+    if name not in kinds and name in named:
+        hint = f"use {name} itself, or write out a mechanism, such as krr(1, ['a', 'b'])"
+        raise InvalidSpec(f"'{name}' is a mechanism of the settings and takes no parameters", hint)
+    if name not in kinds:
+        raise UnknownName(base.kind, name, [*named, *kinds])
+    return bind(kinds[name], arguments, options)  # type: ignore[return-value]  # kinds holds classes of this base
+
+
+def with_domains(
+    spec: Mechanism | str | Mapping[str, Any],
+    kinds: Mapping[str, type[Mechanism]],
+    con: DuckDBPyConnection | None,
+    mechanism: Callable[[str], Mechanism],
+) -> Mechanism | str | Mapping[str, Any]:
+    """Return a mechanism with the domains in place of references to columns, also in the mechanisms of columns of a row.
+
+    Args:
+        spec: the mechanism, as it is written.
+        kinds: the classes of mechanisms, by name.
+        con: the connection that reads the columns.
+        mechanism: reads the mechanism of a column of a row.
+
+    Raises:
+        SourceRefused, InvalidDomain, OtherMechanism: if a column cannot be read.
+
+    """
+
+    def part(value: Any) -> Any:
+        if isinstance(value, Nested):
+            return mechanism(str(value))
+        if isinstance(value, Mapping) and any(isinstance(inner, Nested) for inner in value.values()):
+            return {name: part(inner) for name, inner in value.items()}
+        return resolved(value, con)
+
+    if isinstance(spec, str) and "{" in spec:
+        name, arguments, named = read_call(spec)
+        if name in kinds:
+            parameters = [parameter.name for parameter in kinds[name].parameters()]
+            spec = {"mechanism": name, **dict(zip(parameters, arguments, strict=False)), **named}
+    return {name: part(value) for name, value in spec.items()} if isinstance(spec, Mapping) else spec
+
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 S = TypeVar("S", bound=Spec)

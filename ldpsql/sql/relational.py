@@ -6,19 +6,22 @@ It is written once, in DuckDB's dialect, and translated by sqlglot. The parts ar
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+import pyarrow as pa
 import sqlglot
-from sqlglot import ErrorLevel
+from sqlglot import ErrorLevel, exp
 
 from ldpsql import __version__
 from ldpsql.channels import TOTAL, KeepOrSpread, OrthogonalHash, SetChannel, Subsets, TableChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
+from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import Operator
@@ -26,7 +29,50 @@ from ldpsql.inference.score_intervals import deviations
 from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
 from ldpsql.quoting import quoted
 from ldpsql.reports import ListedHashReports, SetReports
-from ldpsql.sql.literals import number, places, rows, text
+
+# Values as SQL that all engines read.
+
+
+def number(value: float) -> str:
+    """Return a double as SQL, from text: elsewhere than in DuckDB, a literal may be a decimal number."""
+    return f"CAST('{float(value)!r}' AS DOUBLE)"
+
+
+def text(value: str) -> str:
+    """Return a string as SQL."""
+    return exp.Literal.string(value).sql(dialect="duckdb")
+
+
+def rows(columns: Iterable[tuple[object, ...]]) -> str:
+    """Return rows of SQL expressions as those of VALUES."""
+    return ", ".join(f"({', '.join(map(str, row))})" for row in columns)
+
+
+def places(values: Domain) -> str:
+    """Return the places and the values of a domain as the rows of VALUES."""
+    literal = _literal_of(values.values.type)
+    return rows((place, literal(value)) for place, value in enumerate(values.values.to_pylist()))
+
+
+def _literal_of(kind: pa.DataType) -> Any:
+    """Return the function that writes values of a type in SQL.
+
+    Raises:
+        InvalidParameter: if engines differ in how they write it.
+
+    """
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return text
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return lambda value: str(value).upper()
+    if pa.types.is_floating(kind):
+        return number
+    if pa.types.is_date(kind):
+        return lambda value: f"CAST('{value.isoformat()}' AS DATE)"
+    raise InvalidParameter(
+        f"values of type {shown_type(kind)} have no SQL that all engines read", "declare text, numbers or dates"
+    )
+
 
 Dialect: TypeAlias = Literal["duckdb", "postgres", "spark", "snowflake", "bigquery"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)

@@ -18,8 +18,7 @@ from ldpsql.testing.channels import check_rows, check_sampler
 from ldpsql.testing.enumeration import Enumeration, enumerated
 from ldpsql.testing.estimators import check_estimator
 from ldpsql.testing.mechanisms import check_mechanism
-from ldpsql.testing.trials import examples
-from ldpsql.testing.words import insecure_words_for_tests
+from ldpsql.testing.trials import examples, insecure_words_for_tests
 
 __all__ = [
     "DenseOperator",

@@ -71,7 +71,7 @@ MUTANTS = (
         "tests/test_channels.py::test_the_keep_or_spread_sampler_is_its_channel_over_all_words",
     ),
     Mutant(
-        "ldpsql/channels/short_words.py",
+        "ldpsql/channels/keep_or_spread.py",
         "self.each & (1 << self._further) - 1), np.uint64(self.last)",
         "self.each & (1 << self._further) - 1 | 1), np.uint64(self.last)",
         "k-RR of many rows draws with a weight that is one too large",

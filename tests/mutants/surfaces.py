@@ -56,7 +56,7 @@ MUTANTS = (
         "tests/test_uses.py::test_every_planted_use_is_found_in_the_line_of_the_column",
     ),
     Mutant(
-        "ldpsql/sql/templates.py",
+        "ldpsql/sql/project.py",
         'return stripped if stripped.isidentifier() else "x"',
         'return stripped if stripped.isidentifier() else ""',
         "the SQL of a template with an expression cannot be read",

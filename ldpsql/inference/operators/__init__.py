@@ -3,8 +3,7 @@
 from ldpsql.channels import Floats, Ints
 from ldpsql.inference.operators.base import Operator, operator
 from ldpsql.inference.operators.bin_bits import BinOperator
-from ldpsql.inference.operators.blocks import BlocksOperator
-from ldpsql.inference.operators.dense import DenseOperator
+from ldpsql.inference.operators.dense import BlocksOperator, DenseOperator
 from ldpsql.inference.operators.extended import ExtendedOperator
 from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.inference.operators.keep_or_spread import KeepOrSpreadOperator
@@ -12,8 +11,7 @@ from ldpsql.inference.operators.keep_or_window import KeepOrWindowOperator
 from ldpsql.inference.operators.khatri_rao import KhatriRaoOperator, ObservedColumn
 from ldpsql.inference.operators.kronecker import MOST_REPORTS, KroneckerOperator, Unreported
 from ldpsql.inference.operators.levels import LevelsOperator
-from ldpsql.inference.operators.merged import MergedOperator, merged
-from ldpsql.inference.operators.merged_supports import MergedSupportOperator
+from ldpsql.inference.operators.merged import MergedOperator, MergedSupportOperator, merged
 from ldpsql.inference.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
 from ldpsql.inference.operators.octets import check_number, collapsed, packed
 from ldpsql.inference.operators.orthogonal import CharacterOperator, ListedOperator
