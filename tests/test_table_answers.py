@@ -172,6 +172,15 @@ def test_numbers_that_are_certain_have_no_error_and_no_small_p_value() -> None:
         assert certain.p_value < 1e-100
 
 
+@pytest.mark.parametrize(("versus", "certain"), [([3, 5], 0.0), ([1], 1.0)])
+def test_a_difference_from_a_certain_share_has_the_interval_of_the_other(versus: list[int], certain: float) -> None:
+    one = ldpsql.estimate([1] * 500 + [3] * 300 + [5] * 400, "krr(2, [1, 3, 5])")
+    share, apart = one.share([1], given=[1, 3]), one.difference([1], given=[1, 3], versus=versus)
+    assert tuple(apart[:4]) == pytest.approx((share[0] - certain, share[1], share[2] - certain, share[3] - certain), rel=1e-6)
+    back = one.difference([1], given=versus, versus=[1, 3])
+    assert (back.low, back.high, back.p_value) == pytest.approx((-apart.high, -apart.low, apart.p_value), rel=1e-6)
+
+
 def test_the_statistic_is_the_least_distance_by_matrices() -> None:
     roots = RNG.normal(size=(200, 4, 4)) * [[0.03], [0.01], [0.02], [0.04]]
     two = Two(np.array([0.2, 0.5, 0.1, 0.4]) + RNG.normal(scale=0.05, size=(200, 4)), roots @ roots.transpose(0, 2, 1))

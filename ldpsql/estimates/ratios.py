@@ -138,12 +138,14 @@ def statistic(two: Two, difference: Floats) -> Floats:
     )
     angles = np.sort(angles, axis=1)
     distances = _distance(two, difference, angles)
+    # A share that is 0 or 1 for certain is the second ratio at one angle only, which is among these and not among closer ones.
+    least = distances.min(axis=1)
     before, after = _around(angles, _valleys(distances))
     for _ in range(_ZOOMS):
         angles = before[..., None] + (after - before)[..., None] * np.linspace(0.0, 1.0, _CLOSER)
         distances = _distance(two, difference, angles.reshape(len(ends), -1)).reshape(angles.shape)
         before, after = (end[..., 0] for end in _around(angles, distances.argmin(axis=-1)[..., None]))
-    return np.asarray(distances.min(axis=(1, 2)))
+    return np.minimum(least, distances.min(axis=(1, 2)))
 
 
 def _valleys(distances: Floats) -> NDArray[np.int64]:
