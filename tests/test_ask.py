@@ -127,6 +127,8 @@ def test_values_and_ranges_are_written_in_the_type_of_the_column() -> None:
         ["--independence", "plan"],
         ["--independence", "plan,age", "--given", "member=true"],
         ["--mean", "age", "--against", "{folder}/two.parquet", "--by", "half"],
+        ["--question", "quantile"],
+        ["--question", "median", "--argument", "q=0.5"],
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(folder: Path, arguments: list[str]) -> None:

@@ -19,6 +19,7 @@ from ldpsql.engine.functions import struct_text
 from ldpsql.engine.sql_struct import domain_type
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import column_place, values_of
+from ldpsql.estimates.question import REQUIRED
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.spec import sql_literal
 from ldpsql.quoting import quoted, text_literal
@@ -133,9 +134,20 @@ class ConditionalQuestion:
         conditions = {"given": self.given, "versus": self.versus}
         if self.kind == "question":
             given = [f"given := {on.sql(self.given)}"] if self.given else []
-            return [*map(_argument, self.arguments), *given]
+            arguments = [*map(_argument, self.arguments), *given]
+            self._check({one.partition(" := ")[0] for one in arguments})
+            return arguments
         of = on.sql(self.of) if self.kind == "share" else on.name(str(self.of))
         return [f"of := {of}", *(f"{name} := {on.sql(each)}" for name, each in conditions.items() if each)]
+
+    def _check(self, names: set[str]) -> None:
+        """Refuse arguments that the question that is named does not take, or that lack one that it needs."""
+        question = registry().question(str(self.of))
+        own = question.parameters()
+        needed = {name for name, default in own.items() if default is REQUIRED}
+        if not needed <= names or not names <= own.keys() | question.options.keys():
+            takes = ", ".join(name + " (needed)" * (name in needed) for name in [*own, *question.options])
+            raise InvalidParameter(f"'{self.of}' does not take these arguments", f"it takes {takes or 'none'}")
 
 
 @dataclass(frozen=True)

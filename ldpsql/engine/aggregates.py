@@ -65,7 +65,7 @@ def aggregate(
     made = [_macro(name, {"report": None, "m": None if required else "false"} | arguments, of_reports)]
     if not estimator:
         made.append(_comment(name, f"aggregate: {question.summary}"))
-    if question.rows and not estimator:
+    if not estimator:
         answered = answer.format(counts=_LOCAL, record=f"typeof({_LOCAL})")
         size = f"len({_LOCAL})" if question.lists else f"list_sum(map_values({_LOCAL}))"
         made += _over_tables(name, {"m": None} | arguments, counted.format(m="m"), answered, size)  # which checks the record

@@ -66,9 +66,10 @@ def flat(answer: Any) -> list[float]:
 
 
 def in_sql(con: DuckDBPyConnection, question: str, reports: str, m: str, arguments: dict[str, Any]) -> list[float]:
-    options = "".join(f", {name} := {sql_literal(value)}" for name, value in arguments.items())
-    ((answer,),) = con.execute(f"SELECT ldp.{question}({reports}, {m}{options}) FROM r").fetchall()
-    return flat(answer)
+    """Return the answer of the aggregate, or for two arguments of the table function, whose rows have one column more."""
+    call = f"ldp.{question}({reports}, {m}{''.join(f', {name} := {sql_literal(value)}' for name, value in arguments.items())})"
+    over_table = reports.startswith("r, ")
+    return flat(con.execute(f"SELECT * EXCLUDE (n) FROM {call}" if over_table else f"SELECT {call} FROM r").fetchall())
 
 
 def python(source: Any, reports: Any, question: str, arguments: dict[str, Any]) -> list[float]:
@@ -138,7 +139,9 @@ IN_TURN = dict(zip(QUESTIONS, list(MECHANISMS.values()) * 9, strict=False))  # a
 
 @pytest.mark.parametrize("given", GIVEN)
 @pytest.mark.parametrize("question", [name for name, kind in BUILT_IN.items() if not kind.two_groups])
-def test_the_command_line_has_the_answer_of_sql(con: DuckDBPyConnection, question: str, given: str, tmp_path: Path) -> None:
+def test_the_command_line_and_the_table_function_have_the_answer_of_the_aggregate(
+    con: DuckDBPyConnection, question: str, given: str, tmp_path: Path
+) -> None:
     if given != "all" and (question == "margin" or "given" not in registry().questions[question].parameters()):
         pytest.skip("it has no condition")
     text, value = OTHERS.get(question) or (IN_TURN[question], VALUES)
@@ -163,6 +166,7 @@ def test_the_command_line_has_the_answer_of_sql(con: DuckDBPyConnection, questio
     )
     assert ran.exit_code == 0, ran.output
     answer = in_sql(con, question, "x", m, arguments)
+    assert in_sql(con, question, "r, x", m, arguments) == pytest.approx(answer, 1e-9, 1e-9, True)
     assert flat(json.loads(ran.stdout)) == pytest.approx(answer, 1e-9, 1e-9, True)
 
 
