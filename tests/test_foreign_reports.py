@@ -22,10 +22,10 @@ import ldpsql
 from ldpsql import DenseChannel
 from ldpsql.channels import signs_of
 from ldpsql.channels.randomness import Words
-from ldpsql.channels.xxh32 import xxh32
 from ldpsql.errors import ImpossibleReport, InvalidParameter, UnknownName
 from ldpsql.functions import registry
 from ldpsql.mechanisms import TOTAL, Hadamard, certify_values, signs_in_blocks
+from ldpsql.mechanisms.foreign import xxh32
 from tests.commands import app
 
 PEERS = json.loads((Path(__file__).parent / "data" / "peers.json").read_text(encoding="utf-8"))

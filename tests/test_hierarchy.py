@@ -22,8 +22,7 @@ from ldpsql.errors import MissingValue, OutsideDomain, WrongType
 from ldpsql.estimates.bands import Band
 from ldpsql.functions import Estimates, Mean, Quantile, Quantiles, RangeShare, RangeShares, fingerprint, registry
 from ldpsql.inference.operators import Ranges
-from ldpsql.inference.operators.ranges import range_variances
-from ldpsql.inference.operators.tree import Parents, Tree
+from ldpsql.inference.operators.ranges import Parents, Tree, range_variances
 from ldpsql.mechanisms import (
     TOTAL,
     Levels,

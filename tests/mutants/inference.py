@@ -137,7 +137,7 @@ MUTANTS = (
         "tests/laws/test_intervals.py::test_the_errors_of_shares_are_those_of_exact_moments",
     ),
     Mutant(
-        "ldpsql/inference/operators/tree.py",
+        "ldpsql/inference/operators/ranges.py",
         "            above = own - own**2 / sums + (own / sums) ** 2 * self.parents[level].spread(above)",
         "            above = own - own**2 / sums + (own / sums) * self.parents[level].spread(above)",
         "the variance of a leaf counts that of its parent too much",

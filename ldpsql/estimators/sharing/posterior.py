@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.estimators.sharing.blocks import Block, blocks
-from ldpsql.estimators.sharing.quantiles import LEVELS, quantiles, typical_quantiles
+from ldpsql.estimators.sharing.cells import LEAST, Cells
 from ldpsql.estimators.sharing.votes import Votes
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.score_intervals import deviations
@@ -105,3 +108,170 @@ def _means(block: Block, classes: Floats, row: int) -> Floats:
         of_row = cells.kind[cells.rows == row]
         out[cells.value] += (cells.moment(1)[of_row] * classes[row]).sum()
     return out
+
+
+# Quantiles of the posteriors of shares, each a mixture over the classes of its group.
+#
+# Groups of one kind have the same posterior in each class, so its distribution is computed once for each kind. Only how the
+# classes are mixed is the group's own: the distribution of the mixture is computed only where a quantile is looked for.
+
+
+LEVELS = np.concatenate([[0.025], np.arange(0.05, 0.96, 0.05), [0.975]])
+_KINDS, _AT_ONCE = 1 << 12, 1 << 13  # kinds and rows in memory
+_NEAR = 10  # candidates
+_RARE = 1e-30  # a chance that single precision cannot divide by
+
+Single = NDArray[np.float32]
+
+
+def typical_quantiles(cells: Cells, weights: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Return the quantiles at `LEVELS` of each kind, (kinds, levels), if groups have these classes; first their candidates."""
+    each = cells.mixture(weights)[cells.number] * cells.likelihood
+    each /= np.maximum(each.sum(axis=1, keepdims=True), LEAST)
+    after, _ = _after(each, np.broadcast_to(LEVELS, (len(each), len(LEVELS))), whole=cells.whole)
+    return after, _candidates(cells, np.arange(len(each)))(after)
+
+
+def quantiles(cells: Cells, classes: Floats, levels: Floats, near: NDArray[np.int64]) -> Floats:
+    """Return the quantiles of each share at rising levels, (shares, levels).
+
+    Args:
+        cells: the shares.
+        classes: the probabilities of the classes of the group of each share.
+        levels: those of each share, from 0 to 1.
+        near: a candidate of each share near its quantiles, which is where the search begins.
+
+    """
+    if not cells.alike:
+        return _mixed(cells, classes, levels)
+    out = np.empty(levels.shape)
+    for first in range(0, len(cells.number), _KINDS):
+        below = distributions(cells, slice(first, first + _KINDS))
+        chosen = np.flatnonzero((cells.kind >= first) & (cells.kind < first + _KINDS))
+        for at in range(0, len(chosen), _AT_ONCE):
+            rows = chosen[at : at + _AT_ONCE]
+            some = Shares(cells, below, cells.kind[rows], cells.kind[rows] - first, classes[rows].astype(np.float32))
+            out[rows] = some.quantiles(levels[rows], near[rows])
+    return out
+
+
+def _mixed(cells: Cells, classes: Floats, levels: Floats) -> Floats:
+    """Return the shares at which posteriors reach levels, (shares, levels), from the distributions of all shares."""
+    each = cells.posterior(classes)
+    after, below = _after(each, levels, whole=cells.whole)
+    candidate, rows = _candidates(cells, cells.kind), np.arange(len(each))[:, None]
+    after = np.clip(after, 1, each.shape[1] - 1)
+    return _between(candidate(after - 1), candidate(after), below[rows, after - 1], below[rows, after], levels)
+
+
+def _after(each: Floats, levels: Floats, *, whole: bool) -> tuple[NDArray[np.int64], Floats]:
+    """Return the candidates at which posteriors rise above levels, (shares, levels), and what is below each candidate."""
+    below = each.cumsum(axis=1)
+    if not whole:
+        below -= each / 2.0
+    rows = np.arange(len(each))[:, None]
+    flat = (np.minimum(below, 1.0) + 2.0 * rows).ravel()
+    return np.minimum(np.searchsorted(flat, levels + 2.0 * rows) - rows * each.shape[1], each.shape[1] - 1), below
+
+
+def _between(low: Floats, high: Floats, below_low: Floats, below_high: Floats, level: Floats) -> Floats:
+    """Return the shares at which distributions reach a level, interpolated between candidates."""
+    part = np.clip((level - below_low) / np.maximum(below_high - below_low, LEAST), 0.0, 1.0)
+    return np.asarray(low + part * (high - low))
+
+
+def _candidates(cells: Cells, kind: NDArray[np.int64]) -> Callable[[NDArray[np.int64]], Floats]:
+    """Return the function from numbers of candidates of shares of these kinds to the candidates, shape (shares, ...)."""
+    own = cells.candidates
+    if own.ndim == 1:
+        return own.__getitem__
+    return lambda at: own[kind if at.ndim == 1 else kind[:, None], at]
+
+
+def distributions(cells: Cells, kinds: slice) -> Single:
+    """Return how probable it is in each class that a share lies below each candidate, (kinds, candidates, classes).
+
+    Half of the probability of a candidate is below it, unless the candidates are all there is.
+    """
+    masses, number, chances = cells.class_masses(), cells.number[kinds], cells.chances[kinds]
+    likelihood, rare = cells.likelihood[kinds], np.nonzero(chances < _RARE)
+    single, inverse = masses.astype(np.float32), (1.0 / np.maximum(chances, _RARE)).astype(np.float32)
+    likely = np.ascontiguousarray(likelihood.T, dtype=np.float32)
+    if not cells.whole:
+        likely *= np.float32(0.5)
+    out = np.empty((len(chances), len(masses), chances.shape[1]), dtype=np.float32)
+    total = np.zeros(chances.shape, dtype=np.float32)
+    for candidate in range(len(masses)):
+        each = np.take(single[candidate], number, axis=0)
+        each *= inverse * likely[candidate][:, None]
+        total += each
+        out[:, candidate] = total
+        if not cells.whole:
+            total += each
+    if len(rare[0]):
+        each = masses[:, number[rare[0]], rare[1]] * likelihood[rare[0]].T
+        each /= np.maximum(each.sum(axis=0), LEAST)
+        out[rare[0], :, rare[1]] = (each.cumsum(axis=0) - (0.0 if cells.whole else 0.5) * each).T
+    return out
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Some shares, the distributions of their kinds, (kinds, candidates, classes), and the classes of their groups."""
+
+    cells: Cells
+    below: Single
+    kind: NDArray[np.int64]
+    row: NDArray[np.int64]  # of the distribution
+    classes: Single
+
+    def only(self, rows: NDArray[np.int64]) -> Shares:
+        """Return some of the shares."""
+        return Shares(self.cells, self.below, self.kind[rows], self.row[rows], self.classes[rows])
+
+    def quantiles(self, levels: Floats, near: NDArray[np.int64]) -> Floats:
+        """Return the quantiles at rising levels: from a few candidates next to one of each share, or else from all."""
+        width = self.below.shape[1]
+        few = min(_NEAR, width)
+        first = np.clip(near - few // 2, 0, width - few)
+        below = np.stack([self.at(first + step) for step in range(few)])
+        out = np.empty(levels.shape)
+        for column, level in enumerate(levels.T):
+            after = (below < level).sum(axis=0)
+            out[:, column] = self._between(first + after, below, after, level)
+        far = ((below[0] >= levels[:, 0]) & (first > 0)) | ((below[-1] < levels[:, -1]) & (first < width - few))
+        rows = np.flatnonzero(far)
+        if len(rows):
+            every = np.repeat(rows, levels.shape[1])
+            out[rows] = self.only(every).quantile(levels[rows].ravel()).reshape(len(rows), -1)
+        return out
+
+    def quantile(self, level: Floats) -> Floats:
+        """Return the quantile at the level of each share; found by bisection."""
+        low, high = np.full(len(level), -1), np.full(len(level), self.below.shape[1])
+        for _ in range(self.below.shape[1].bit_length()):
+            middle = np.clip((low + high) // 2, 0, self.below.shape[1] - 1)
+            less = self.at(middle) < level
+            low, high = np.where(less, middle, low), np.where(less, high, middle)
+        both = np.stack([self.at(np.maximum(high - 1, 0)), self.at(np.minimum(high, self.below.shape[1] - 1))])
+        return self._between(high, both, np.ones(len(level), dtype=np.int64), level)
+
+    def at(self, candidate: NDArray[np.int64]) -> Floats:
+        """Return how probable it is that each share lies below a candidate."""
+        table = self.below.reshape(-1, self.below.shape[2])
+        row, classes = self.row * self.below.shape[1] + candidate, self.classes
+        if len(row) == 1:  # NumPy sums a single row in another order
+            row, classes = np.repeat(row, 2), np.repeat(classes, 2, axis=0)
+        each = np.take(table, row, axis=0)
+        return np.asarray(np.einsum("rc,rc->r", each, classes), dtype=np.float64)[: len(self.row)]
+
+    def _between(self, high: NDArray[np.int64], below: Floats, after: NDArray[np.int64], level: Floats) -> Floats:
+        """Return the shares between the candidates ``high`` and those before them, whose places in ``below`` are ``after``."""
+        candidate, last = _candidates(self.cells, self.kind), self.below.shape[1] - 1
+        upper = candidate(np.minimum(high, last))
+        if self.cells.whole:
+            return upper
+        rows, lower = np.arange(len(level)), candidate(np.maximum(high - 1, 0))
+        return _between(
+            lower, upper, below[np.maximum(after - 1, 0), rows], below[np.minimum(after, len(below) - 1), rows], level
+        )

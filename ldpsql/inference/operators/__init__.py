@@ -1,7 +1,7 @@
 """Channels as linear maps, for estimation: one file for each structure, as for the samplers in `ldpsql.channels`."""
 
 from ldpsql.channels import Floats, Ints
-from ldpsql.inference.operators.base import Operator, operator
+from ldpsql.inference.operators.base import Operator, PairOperator, operator
 from ldpsql.inference.operators.bin_bits import BinOperator
 from ldpsql.inference.operators.dense import BlocksOperator, DenseOperator
 from ldpsql.inference.operators.extended import ExtendedOperator
@@ -15,7 +15,6 @@ from ldpsql.inference.operators.merged import MergedOperator, MergedSupportOpera
 from ldpsql.inference.operators.mixed_keep_or_spread import MixedKeepOrSpreadOperator, stacked
 from ldpsql.inference.operators.octets import check_number, collapsed, packed
 from ldpsql.inference.operators.orthogonal import CharacterOperator, ListedOperator
-from ldpsql.inference.operators.pairs import PairOperator
 from ldpsql.inference.operators.plane import PlaneOperator
 from ldpsql.inference.operators.product import ProductOperator
 from ldpsql.inference.operators.ranges import Ranges

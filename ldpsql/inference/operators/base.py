@@ -287,3 +287,43 @@ def _stacked(parts: Sequence[tuple[Floats, ...]]) -> Ends:
 def operator(channel: Channel) -> Operator:  # noqa: ARG001  # every structure registers its own
     """Return the operator that fits the structure of a channel."""
     raise InternalError("the reports of this channel cannot be listed", "build its operator from observed reports")
+
+
+# Operators that have too many values for a curvature, but an inversion whose errors are known.
+
+
+class InvertedOperator(Operator):
+    """An operator whose errors are those of its inversion if it has more values than a curvature can be computed for."""
+
+    @abstractmethod
+    def inverted_functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return c'v for the inversion v, and its variance; for shapes see `Operator.functionals`."""
+
+    def interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
+        """Return the intervals around the debiased estimate; without a curvature, those of the inversion."""
+        within = self.inverted_interval if self.isotropic else super().interval
+        return within(shares, n, theta, z)
+
+    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return functionals of the debiased estimate; without a curvature, those of the inversion."""
+        of = self.inverted_functionals if self.isotropic else super().functionals
+        return of(shares, n, theta, c)
+
+
+# The base classes of operators for responses to sets of pairs.
+
+
+class PairOperator(Operator):
+    """The likelihood of a `PairResponse`: its values are the symbols of keys."""
+
+    @abstractmethod
+    def shown(self, w: Floats) -> Floats:
+        """Return the weight of the reports that show each sign or number of each key, from the weights of all reports."""
+
+
+class NamedOperator(PairOperator):
+    """An operator whose reports each name one value, in the order of the values."""
+
+    def shown(self, w: Floats) -> Floats:
+        """Return the weights themselves."""
+        return w

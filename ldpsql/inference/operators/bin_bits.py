@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, BinBits, Floats, IndependentBits
+from ldpsql.inference.operators.base import PairOperator
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.octets import Octets, collapsed
-from ldpsql.inference.operators.pairs import PairOperator
 from ldpsql.inference.operators.supports import SupportOperator, observed
 
 

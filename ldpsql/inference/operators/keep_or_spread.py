@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, Floats, KeepOrSpread
-from ldpsql.inference.operators.base import Ends, Operator, operator
-from ldpsql.inference.operators.pairs import NamedOperator
+from ldpsql.inference.operators.base import Ends, NamedOperator, Operator, operator
 
 
 class KeepOrSpreadOperator(NamedOperator):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ldpsql.channels import TOTAL, Floats, KeepOrWindow
-from ldpsql.inference.operators.base import Operator, operator
-from ldpsql.inference.operators.pairs import NamedOperator
+from ldpsql.inference.operators.base import NamedOperator, Operator, operator
 
 
 class KeepOrWindowOperator(NamedOperator):

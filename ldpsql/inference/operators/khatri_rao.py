@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import Floats
 from ldpsql.channels.costs import Cost
 from ldpsql.inference.deadline import check
-from ldpsql.inference.operators.base import MAX_CONDITION, Ends, digest
-from ldpsql.inference.operators.inverted import InvertedOperator
+from ldpsql.inference.operators.base import MAX_CONDITION, Ends, InvertedOperator, digest
 from ldpsql.inference.operators.kronecker import MOST_PAIRS, extremes
 
 _BLOCK = 1 << 22

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import Floats, Rows
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
-from ldpsql.inference.operators.base import MAX_CONDITION, Ends, Operator, digest, operator
-from ldpsql.inference.operators.inverted import InvertedOperator
+from ldpsql.inference.operators.base import MAX_CONDITION, Ends, InvertedOperator, Operator, digest, operator
 
 MOST_PAIRS = 1500  # cells up to which something may be computed for all pairs of them
 MOST_REPORTS = 1 << 24

@@ -15,9 +15,8 @@ from ldpsql.channels.level_hashes import Response
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Ends, Operator, digest, operator
 from ldpsql.inference.operators.extended import ExtendedOperator
-from ldpsql.inference.operators.ranges import Ranges, range_variances
+from ldpsql.inference.operators.ranges import Parents, Ranges, Tree, range_variances
 from ldpsql.inference.operators.stack import StackOperator
-from ldpsql.inference.operators.tree import Parents, Tree
 
 _MOST_CURVED = 4096  # values for which something may be computed for all pairs
 _CELLS = 1 << 24  # of functionals times values at a time

@@ -13,9 +13,8 @@ from ldpsql.channels import Floats
 from ldpsql.channels.costs import Cost
 from ldpsql.errors import IllConditioned
 from ldpsql.inference.deadline import check
-from ldpsql.inference.operators.base import Ends, Operator, digest
+from ldpsql.inference.operators.base import Ends, InvertedOperator, Operator, digest
 from ldpsql.inference.operators.dense import DenseOperator
-from ldpsql.inference.operators.inverted import InvertedOperator
 from ldpsql.inference.operators.stack import StackOperator
 from ldpsql.inference.operators.supports import MOST_PAIRS
 from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve

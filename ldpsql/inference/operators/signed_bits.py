@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from ldpsql.channels import Floats, SignedBits
+from ldpsql.inference.operators.base import PairOperator
 from ldpsql.inference.operators.octets import Octets
-from ldpsql.inference.operators.pairs import PairOperator
 from ldpsql.inference.operators.supports import SupportOperator, observed
 
 
