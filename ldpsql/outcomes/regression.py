@@ -10,8 +10,9 @@ Data Analysis 2006, for krr.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -195,41 +196,63 @@ def logistic(
     if not len(there) or not weight[there].sum() > 0:
         raise NoReports()
     u = np.column_stack([np.ones(len(there)), raw[there]])
-    y, w, ww, d = u[:, 1], weight[there], squares[there], design.maps
-
-    def score(b: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the total score, its derivative, and the middle of the sandwich."""
-        total, slope, meat = np.zeros(len(b)), np.zeros((len(b), len(b))), np.zeros((len(b), len(b)))
-        step = max(1, _BLOCK // (d.shape[0] * d.shape[2]))
-        for start in range(0, len(u), step):
-            part = slice(start, start + step)
-            fitted = 1.0 / (1.0 + np.exp(-np.clip(u[part] @ np.einsum("kqa,q->ak", d, b), -500, 500)))
-            away = q[part] * (y[part, None] - fitted)
-            each = np.einsum("kqa,ia,ik->iq", d, u[part], away, optimize=True)
-            total += w[part] @ each
-            meat += (each.T * ww[part]) @ each
-            bend = q[part] * (w[part, None] * fitted * (1.0 - fitted))
-            slope += np.einsum("kqa,kab,krb->qr", d, np.einsum("ik,ia,ib->kab", bend, u[part], u[part], optimize=True), d)
-        return total, slope, meat
-
-    b = np.zeros(len(design.terms))
-    total, slope, meat = score(b)
-    for _ in range(_STEPS):
-        move = _inverse(slope) @ total
-        size, further = 1.0, score(b + move)
-        while not np.linalg.norm(further[0]) < np.linalg.norm(total) and size > 1e-4:
-            size /= 2
-            further = score(b + size * move)
-        b, (total, slope, meat) = b + size * move, further
-        if np.abs(size * move).max() < 1e-9 * (1 + np.abs(b).max()):
-            break
-    else:
-        raise _undetermined()
+    w, ww = weight[there], squares[there]
+    b, (total, slope, meat) = _root(partial(_scores, design.maps, u, q, (w, ww)), len(design.terms))
     if np.linalg.norm(total) > 1e-6 * w.sum() or np.linalg.eigvalsh((slope + slope.T) / 2)[0] <= 0:
         raise _undetermined()
     inverse = _inverse(slope)
     fit = Regression("logistic", count, w.sum() ** 2 / ww.sum(), design.terms, b)
     return fit.with_errors(inverse @ meat @ inverse.T, confidence)
+
+
+Scores: TypeAlias = tuple[Floats, Floats, Floats]
+
+
+def _scores(maps: Floats, u: Floats, q: Floats, weights: tuple[Floats, Floats], b: Floats) -> Scores:
+    """Return the total score at coefficients b, its derivative, and the middle of the sandwich.
+
+    Args:
+        maps: the regressors of each value, as `Design.maps`.
+        u: a row of 1, the outcome and the raw columns for each distinct row.
+        q: what the report of each row contributes to each value.
+        weights: the sum of the weights of each distinct row, and that of their squares.
+        b: the coefficients.
+
+    """
+    total, slope, meat = np.zeros(len(b)), np.zeros((len(b), len(b))), np.zeros((len(b), len(b)))
+    w, ww = weights
+    step = max(1, _BLOCK // (maps.shape[0] * maps.shape[2]))
+    for start in range(0, len(u), step):
+        part = slice(start, start + step)
+        fitted = 1.0 / (1.0 + np.exp(-np.clip(u[part] @ np.einsum("kqa,q->ak", maps, b), -500, 500)))
+        away = q[part] * (u[part, 1, None] - fitted)
+        each = np.einsum("kqa,ia,ik->iq", maps, u[part], away, optimize=True)
+        total += w[part] @ each
+        meat += (each.T * ww[part]) @ each
+        bend = q[part] * (w[part, None] * fitted * (1.0 - fitted))
+        slope += np.einsum("kqa,kab,krb->qr", maps, np.einsum("ik,ia,ib->kab", bend, u[part], u[part], optimize=True), maps)
+    return total, slope, meat
+
+
+def _root(scores: Callable[[Floats], Scores], size: int) -> tuple[Floats, Scores]:
+    """Return the coefficients at which the total score is zero, by Newton's steps from zero, and the scores there.
+
+    Raises:
+        NotApplicable: if the steps do not end.
+
+    """
+    b = np.zeros(size)
+    here = scores(b)
+    for _ in range(_STEPS):
+        move = _inverse(here[1]) @ here[0]
+        length, further = 1.0, scores(b + move)
+        while not np.linalg.norm(further[0]) < np.linalg.norm(here[0]) and length > 1e-4:
+            length /= 2
+            further = scores(b + length * move)
+        b, here = b + length * move, further
+        if np.abs(length * move).max() < 1e-9 * (1 + np.abs(b).max()):
+            return b, here
+    raise _undetermined()
 
 
 def of_rows(mechanism: Mechanism, rows: RawRows, design: Design, family: Family, confidence: float) -> Regression:
