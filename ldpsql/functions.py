@@ -110,7 +110,7 @@ from ldpsql.ledger.guard import (
     Statements,
     drawing,
     drawing_permanent,
-    draws_handle,
+    draws_handles,
     naming_column,
     statement_of,
 )
@@ -264,7 +264,7 @@ __all__ = [
     "drawing_permanent",
     "drawn_by_form",
     "drawn_cells",
-    "draws_handle",
+    "draws_handles",
     "estimate_densities",
     "estimate_key_value",
     "estimated",

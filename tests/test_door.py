@@ -80,6 +80,41 @@ def test_columns_of_every_width_are_word_for_word_those_of_the_kernel(size: int,
             np.testing.assert_array_equal(reports, values[drawn].astype(out_type))
 
 
+@pytest.mark.parametrize("levels", [2, 3, BLOCK])
+def test_rows_of_levels_are_word_for_word_those_of_the_kernel(levels: int) -> None:
+    """The rows of a level are drawn together, a block at a time, each time from the first of the words."""
+    assert KERNELS is not None
+    KERNELS.ldpsql_rows.argtypes = (
+        ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p
+    )  # fmt: skip
+    values = seeds.words(100).argsort().astype(np.int64)
+    backwards = values[::-1].copy()
+    spreads = [int(TOTAL / (1.5 + level + 99)) for level in range(levels)]
+    handles = np.array([next(NUMBERS) for _ in spreads])
+    for handle, spread in zip(handles, spreads, strict=True):
+        assert KERNELS.ldpsql_learn_whole(handle, 100, spread, values.ctypes.data)
+    other = next(NUMBERS)
+    assert KERNELS.ldpsql_learn_whole(other, 100, spreads[0], backwards.ctypes.data)
+    own = (seeds.words(2 * BLOCK + 7) % np.uint64(levels)).astype(np.int64)
+    places, words = (seeds.words(len(own)) % np.uint64(100)).astype(np.int32), seeds.words(2 * BLOCK)
+    column, numbers, reports = values[places], handles[own], np.empty(len(own), np.int64)
+
+    def rows() -> int:
+        addresses = column.ctypes.data, len(own), words.ctypes.data, reports.ctypes.data
+        return int(KERNELS.ldpsql_rows(numbers.ctypes.data, 5, 5, *addresses)) if KERNELS else -1
+
+    assert rows() == DRAWN
+    for start in range(0, len(own), BLOCK):
+        for level, spread in enumerate(spreads):
+            at = start + np.flatnonzero(own[start : start + BLOCK] == level)
+            drawn = native.keep_or_spread(places[at], 100, spread, words)
+            assert drawn is not None
+            np.testing.assert_array_equal(reports[at], values[drawn])
+    for strange in (other, next(NUMBERS), -1, 1 << 14):  # another domain, no mechanism, draws that a ledger counts
+        numbers[-1] = strange
+        assert rows() == OUTSIDE
+
+
 def test_numbers_outside_of_the_domain_are_left_to_python() -> None:
     assert KERNELS is not None
     values = np.array([-3, -1, 0, 5], np.int64)
@@ -128,6 +163,22 @@ def test_texts_of_every_length_are_drawn_in_c(con: DuckDBPyConnection, in_c_alon
     assert con.execute(perturb).fetchall() == [(1000 * len(TEXTS),)]
 
 
+@pytest.mark.parametrize(
+    ("domain", "value"),
+    [("range(100)", "i % 100"), ("list_transform(range(100), lambda j: 'text ' || j)", "'text ' || i % 100")],
+)
+def test_levels_are_drawn_in_c(con: DuckDBPyConnection, domain: str, value: str, in_c_alone: Callable[[], None]) -> None:
+    """Reports of the high level are nearly always the value, and those of the low one nearly never."""
+    levels = f"MAP {{'low': ldp.krr(0.001, {domain}), 'high': ldp.krr({NEARLY_ALWAYS}, {domain})}}"
+    con.execute(f"CREATE TABLE t AS SELECT {value} AS x, if(i % 3 = 0, 'low', 'high') AS l FROM range(9_000) r(i)")
+    perturb = f"SELECT l, count(*) FILTER (WHERE x = ldp.perturb_mixed(x, l, {levels})) FROM t GROUP BY l ORDER BY l"
+    con.execute(perturb)  # the first call describes the mechanisms
+    in_c_alone()
+    (_, high), (_, low) = con.execute(perturb).fetchall()
+    assert high == 6000
+    assert 3 < low < 80  # of 3,000 that keep their value with a probability of .01: 10^-6
+
+
 @pytest.mark.parametrize(("domain", "value"), [("[0, 1, 2, 3]", "0"), ("['a', 'b', 'c', 'd']", "'a'")])
 def test_reports_in_c_have_the_probabilities_of_the_channel(con: DuckDBPyConnection, domain: str, value: str) -> None:
     n, channel = 1_000_000, KeepOrSpread.within(4, Fraction(27182818284, 10**10))
@@ -164,6 +215,11 @@ STATEMENTS = [
     "SELECT ldp.perturb({'a': i, 'b': 'x'}, ldp.joint_krr(32, {a: [0, 1, 2], b: ['x', 'y']})) FROM t",
     "SELECT ldp.perturb(i / 2, ldp.krr(32, [0, 0.5, 1])) FROM t",
     "SELECT ldp.perturb_mixed(i, 'a', MAP {'a': ldp.krr(32, [0, 1, 2])}) FROM t",
+    "SELECT ldp.perturb_mixed(i, i % 2, MAP {0: ldp.krr(32, [0, 1, 2]), 1: ldp.krr(40, [0, 1, 2])}) FROM t",
+    "SELECT ldp.perturb_mixed(i, i, MAP {0: ldp.krr(32, [0, 1, 2]), 1: ldp.krr(40, [0, 1, 2])}) FROM t",
+    "SELECT ldp.perturb_mixed(i, i % 2, MAP {0: ldp.krr(32, [0, 1]), 1: ldp.krr(40, [0, 1])}) FROM t",
+    "SELECT ldp.perturb_mixed(nullif(i, 2), i % 2, MAP {0: ldp.krr(32, [0, 1]), 1: ldp.krr(40, [0, 1])}) FROM t",
+    "SELECT ldp.perturb_mixed(i, nullif(i, 2), MAP {0: ldp.krr(32, [0, 1, 2]), 1: ldp.krr(40, [0, 1, 2])}) FROM t",
     "SELECT ldp.perturb(x, ldp.krr(32, [0, 1, 2])) FROM (SELECT i AS x FROM t WHERE i > 5)",
 ]
 _BOTH = f"""

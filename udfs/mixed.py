@@ -18,6 +18,8 @@ from ldpsql.functions import (
     OutsideDomain,
     Perturbed,
     Scalar,
+    Wholes,
+    draws_handles,
     guarded,
     hookimpl,
     numbers,
@@ -35,17 +37,17 @@ def mixture_handle(mechanisms: Column) -> pa.Array:
 
 
 @guarded
-def level_handle(levels: Column, handles: Handles) -> pa.Array:
-    """Return for each row the handle of the mechanism of its level."""
+def level_handle(levels: Column, handles: Handles, guards: Wholes) -> pa.Array:
+    """Return for each row the handle with which the mechanism of its level draws on a connection with this guard."""
     column, by_row = plain(levels), plain(handles).to_numpy(zero_copy_only=False)
     if not len(by_row):
         return pa.array([], pa.int64())
     if (by_row == by_row[0]).all():  # nearly always
-        return pa.array(_mechanisms(column, int(by_row[0])))
+        return pa.array(_drawing(column, int(by_row[0]), plain(guards)))
     out = np.empty(len(column), dtype=np.int64)
     for handle in np.unique(by_row):
         rows = np.flatnonzero(by_row == handle)
-        out[rows] = _mechanisms(column.take(pa.array(rows)), int(handle))
+        out[rows] = _drawing(column.take(pa.array(rows)), int(handle), plain(guards))
     return pa.array(out)
 
 
@@ -56,13 +58,16 @@ def _levels(handle: int) -> Mixed:
     return source
 
 
-def _mechanisms(levels: pa.Array, handle: int) -> np.ndarray:
-    """Return the handle of the mechanism of each level under one mixture."""
+def _drawing(levels: pa.Array, handle: int, guards: pa.Array) -> np.ndarray:
+    """Return the handle with which the mechanism of each level draws under one mixture."""
     mixed = _levels(handle)
     places = mixed.places(levels)
-    if (places < 0).any():
+    if places.min() < 0:
         raise OutsideDomain("a value to be perturbed has no level, or its level has no mechanism", "give every user a level")
-    return _handles(handle)[places]
+    by_level = _handles(handle).copy()
+    used = np.flatnonzero(np.bincount(places))
+    by_level[used] = draws_handles(by_level[used], guards)
+    return by_level[places]
 
 
 @lru_cache(maxsize=256)

@@ -22,7 +22,7 @@ from ldpsql.functions import (
     changing,
     drawing,
     drawn_by_form,
-    draws_handle,
+    draws_handles,
     guarded,
     hookimpl,
     learn,
@@ -30,7 +30,7 @@ from ldpsql.functions import (
     plain,
     statement_of,
 )
-from ldpsql.mechanisms import InvalidParameter, NotPrivate, certify
+from ldpsql.mechanisms import NotPrivate, certify
 
 
 def drawing_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
@@ -69,6 +69,9 @@ def _each(column: pa.Array, handles: pa.Array, to_column: ToColumn, kind: pa.Dat
         raise NotPrivate("the domain changes from row to row", "declare one domain; only epsilon may differ between users")
     drawn = [mechanism.draw(column.take(pa.array(at))) for mechanism, at in zip(mechanisms, rows, strict=True)]
     parts = [to_column(mechanism, part) for mechanism, part in zip(mechanisms, drawn, strict=True)]
+    if to_column is not CertifiedMechanism.shown:
+        for at, mechanism in zip(rows, mechanisms, strict=True):
+            learn(int(by_row[at[0]]), mechanism)
     back = np.empty(len(column), dtype=np.int64)
     back[np.concatenate(rows)] = np.arange(len(column))
     return pa.concat_arrays([plain(part) for part in parts]).take(pa.array(back))
@@ -103,11 +106,7 @@ def allowed(handles: Handles, drawn: Texts, statements: Statements) -> pa.Array:
 @guarded
 def draws(handles: Handles, guards: Wholes) -> pa.Array:
     """Return the handles with which mechanisms draw on connections with these guards; a guard that is NULL means none."""
-    by_row, (guard, *others) = plain(handles).to_numpy(zero_copy_only=False), plain(guards).unique().to_pylist() or [None]
-    if others:
-        raise InvalidParameter("a catalog has one guard", "do not call functions whose name starts with __ldp")
-    distinct, number = np.unique(by_row, return_inverse=True)
-    return pa.array(np.array([draws_handle(int(handle), guard) for handle in distinct], np.int64)[number])
+    return pa.array(draws_handles(plain(handles).to_numpy(zero_copy_only=False), plain(guards)))
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.

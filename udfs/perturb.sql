@@ -18,7 +18,7 @@ CREATE OR REPLACE MACRO ldp.perturb(x, m) AS CASE WHEN regexp_extract('', __ldp_
 CREATE OR REPLACE MACRO ldp._mixed_report(x, handle, m) AS ldp._report(x, handle, ldp._reports(m), ldp._reports(m));
 -- The level must not depend on the value: it is published as it is.
 CREATE OR REPLACE MACRO ldp.perturb_mixed(x, level, mechanisms) AS
-    ldp._mixed_report(x, __ldp_draws(__ldp_level(level, ldp._allowed(ldp._same(__ldp_mixture(mechanisms)), 'levels')), ldp._guard()), ldp._any(mechanisms, mechanisms));
+    ldp._mixed_report(x, __ldp_level(level, ldp._allowed(ldp._same(__ldp_mixture(mechanisms)), 'levels'), ldp._guard()), ldp._any(mechanisms, mechanisms));
 
 COMMENT ON MACRO ldp.perturb IS 'one report for each value; every call draws new reports';
 COMMENT ON MACRO ldp.perturb_mixed IS 'one report for each value, by the mechanism of its level: a per-user epsilon';

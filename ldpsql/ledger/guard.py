@@ -275,12 +275,26 @@ def statement_of(parts: pa.Scalar) -> Statement:
     return Statement(sql, path, catalog, guard)
 
 
-def draws_handle(mechanism: int, guard: int | None) -> int:
-    """Return the handle with which a mechanism draws: its own, or one below zero if a ledger must allow the draws."""
+def draws_handles(mechanisms: NDArray[np.int64], guards: pa.Array) -> NDArray[np.int64]:
+    """Return the handles with which mechanisms draw: their own, or some below zero if a ledger must allow the draws.
+
+    Args:
+        mechanisms: the handles of the mechanisms.
+        guards: the number of the guard of a catalog, as often as there are rows; NULL means none.
+
+    Raises:
+        InvalidParameter: if there are several guards.
+
+    """
+    guard, *others = guards.unique().to_pylist() or [None]
+    if others:
+        raise InvalidParameter("a catalog has one guard", "do not call functions whose name starts with __ldp")
     if guard is None or GUARDS.thing(guard).ledger is None:
         first_draw()
-        return mechanism
-    return -1 - _DRAWS.number((MECHANISMS.thing(mechanism), GUARDS.thing(guard)))
+        return mechanisms
+    distinct, place = np.unique(mechanisms, return_inverse=True)
+    drawing = [-1 - _DRAWS.number((MECHANISMS.thing(int(one)), GUARDS.thing(guard))) for one in distinct]
+    return np.array(drawing, np.int64)[place]
 
 
 def drawing(handle: int, rows: int) -> Mechanism:

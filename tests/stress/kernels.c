@@ -10,6 +10,7 @@
 int ldpsql_alias(const uint32_t *, size_t, uint64_t, unsigned, const uint64_t *, const uint64_t *, uint32_t *);
 int ldpsql_bits(const uint32_t *, size_t, uint64_t, uint64_t, uint64_t, const uint64_t *, uint64_t *);
 int ldpsql_column(int64_t, int, int, const void *, size_t, const uint64_t *, void *);
+int ldpsql_rows(const int64_t *, int, int, const void *, size_t, const uint64_t *, void *);
 bool ldpsql_learn_text(int64_t, uint64_t, uint64_t, const char *, const int32_t *);
 bool ldpsql_learn_whole(int64_t, uint64_t, uint64_t, const int64_t *);
 int ldpsql_permutation(size_t, size_t, const uint64_t *, uint32_t *);
@@ -47,13 +48,18 @@ static void whole_columns(void) {
 	int64_t *listed = room(size, 8);
 	for (uint64_t i = 0; i < size; i++) listed[i] = low + (int64_t)(i * gap);
 	ldpsql_learn_whole(number, size, UINT64_MAX / (size + 1), listed);
+	int64_t other = (int64_t)any(RECIPES / 2), *numbers = room(count, 8);  // a mechanism of another level
+	ldpsql_learn_whole(other, size, UINT64_MAX / (size + 9), listed);
+	for (uint64_t i = 0; i < count; i++) numbers[i] = any(2) ? number : other;
+	if (count && !any(4)) numbers[any(count)] = (int64_t)any(UINT64_MAX);
 	int type = 2 + (int)any(8), out = 2 + (int)any(8);
 	uint8_t *column = room(count, WIDTHS[type]), *reports = room(count, WIDTHS[out]);
 	for (uint64_t i = 0; i < count * WIDTHS[type]; i++) column[i] = any(4) ? 0 : (uint8_t)any(256);
 	ldpsql_column(number, type, out, column, count, NULL, reports);
 	ldpsql_column((int64_t)any(UINT64_MAX), type, out, column, count, NULL, reports);
+	ldpsql_rows(numbers, type, out, column, count, NULL, reports);
 	check(ldpsql_column(number, type, TEXT, column, count, NULL, reports) == OUTSIDE, "whole numbers as text");
-	free(listed), free(column), free(reports);
+	free(listed), free(numbers), free(column), free(reports);
 }
 
 // A text of DuckDB: of up to 12 octets it is in it, of more behind an address.
@@ -79,9 +85,14 @@ static void text_columns(void) {
 	}
 	if (ldpsql_column(number, TEXT, TEXT, column, count, NULL, reports) == DRAWN)
 		for (uint64_t i = 0; i < count; i++) check(reports[i].length < 32, "texts");
+	int64_t other = RECIPES / 2 + (int64_t)any(RECIPES / 2), *numbers = room(count, 8);
+	ldpsql_learn_text(other, size, UINT64_MAX / (size + 9), octets, ends);
+	for (uint64_t i = 0; i < count; i++) numbers[i] = any(2) ? number : other;
+	if (ldpsql_rows(numbers, TEXT, TEXT, column, count, NULL, reports) == DRAWN)
+		for (uint64_t i = 0; i < count; i++) check(reports[i].length < 32, "texts of levels");
 	check(ldpsql_column(number, TEXT, 5, column, count, NULL, reports) == OUTSIDE, "text as whole numbers");
 	for (uint64_t i = 0; i < count; i++) if (column[i].length > 12) free(column[i].end.octets);
-	free(ends), free(octets), free(column), free(reports);
+	free(ends), free(octets), free(numbers), free(column), free(reports);
 }
 
 static void one_round(void) {

@@ -1,7 +1,7 @@
 // The scalar functions of DuckDB that draw in C: the same names as those in Python, for columns of whole numbers and of text.
 //
 // They draw ordinary vectors of mechanisms that `learn` has described. All else goes to Python: NULL and values outside of the
-// domain, several mechanisms, draws that a ledger counts, mechanisms without a recipe. So rules and messages are those of Python.
+// domain, several domains, draws that a ledger counts, mechanisms without a recipe. So rules and messages are those of Python.
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif
@@ -45,8 +45,9 @@ enum { TINYINT = 2, SMALLINT, INTEGER, BIGINT, UTINYINT, USMALLINT, UINTEGER, UB
 // --- recipes: how a mechanism draws. They are never freed, because vectors may point to the text of their reports.
 enum { RECIPES = 1 << 14, NONE = UINT32_MAX };
 typedef struct { const char *at; uint32_t length, place; } slot;
-typedef struct {
+typedef struct recipe {
 	uint64_t size, spread;
+	const struct recipe *alike;  // the first over the same values in the same order, often itself
 	int64_t least, most, low;   // of whole numbers: the smallest, the largest, and that of places[0]
 	uint64_t span;              // of so many numbers from `low` on the places are known
 	uint32_t *places;           // NONE for a number that is not listed
@@ -68,8 +69,23 @@ static inline uint64_t hash_of(const char *text, uint32_t length) {
 	return splitmix(hash ^ word);
 }
 
+static bool same_values(const recipe *a, const recipe *b) {
+	if (a->size != b->size || !a->values != !b->values) return false;
+	if (a->values) return !memcmp(a->values, b->values, 8 * a->size);
+	for (uint64_t i = 0; i < a->size; i++) {
+		uint32_t length = a->texts[i].near.length;
+		if (length != b->texts[i].near.length || memcmp(octets_of(a->texts + i), octets_of(b->texts + i), length)) return false;
+	}
+	return true;
+}
+
 static bool publish(int64_t number, recipe *r) {
 	recipe *none = NULL;
+	r->alike = r;
+	for (int i = 0; i < RECIPES && r->alike == r; i++) {
+		const recipe *other = atomic_load(&recipes[i]);
+		if (other && same_values(r, other)) r->alike = other->alike;
+	}
 	if (atomic_compare_exchange_strong(&recipes[number], &none, r)) return true;
 	free(r->places), free(r->values), free(r->slots), free(r->texts), free(r);
 	return false;
@@ -176,10 +192,12 @@ static size_t width_of(int type) {
 	return widths[type];
 }
 
+static const recipe *recipe_of(int64_t number) { return number < 0 || number >= RECIPES ? NULL : atomic_load(&recipes[number]); }
+
 // Draw a report for each value of a column without NULL; words may be given for one BLOCK of them. Returns OUTSIDE if the
 // mechanism has no recipe for the type or for a value.
 EXPORT int ldpsql_column(int64_t number, int type, int out_type, const void *column, size_t count, const uint64_t *given, void *out) {
-	const recipe *r = number < 0 || number >= RECIPES ? NULL : atomic_load(&recipes[number]);
+	const recipe *r = recipe_of(number);
 	if (!r || !fits(r, type, out_type)) return OUTSIDE;
 	uint32_t places[BLOCK], reports[BLOCK];
 	for (size_t start = 0, rows; start < count; start += rows) {
@@ -188,6 +206,35 @@ EXPORT int ldpsql_column(int64_t number, int type, int out_type, const void *col
 		int failure = ldpsql_keep_or_spread(places, rows, r->size, r->spread, given, reports);
 		if (failure) return failure;
 		write_reports(r, out_type, reports, rows, (char *)out + start * width_of(out_type));
+	}
+	return DRAWN;
+}
+
+// Draw with the mechanism of each row, all over the same values. Of a block, the rows of one mechanism are drawn together; each
+// mechanism starts again at the given words. Returns OUTSIDE as well if the domains differ.
+EXPORT int ldpsql_rows(const int64_t *numbers, int type, int out_type, const void *column, size_t count, const uint64_t *given, void *out) {
+	const recipe *any = count ? recipe_of(numbers[0]) : NULL;
+	if (!any || !fits(any, type, out_type)) return OUTSIDE;
+	uint32_t places[BLOCK], own[BLOCK], reports[BLOCK], at[BLOCK];
+	for (size_t start = 0, rows; start < count; start += rows) {
+		bool drawn[BLOCK] = {false};
+		rows = smaller(BLOCK, count - start);
+		places_of(any, type, (const char *)column + start * width_of(type), rows, places);
+		for (size_t i = 0; i < rows; i++) {
+			if (drawn[i]) continue;
+			const int64_t number = numbers[start + i];
+			const recipe *r = recipe_of(number);
+			if (!r || r->alike != any->alike) return OUTSIDE;
+			size_t some = 0;
+			for (size_t j = i; j < rows; j++) {
+				if (numbers[start + j] != number) continue;
+				drawn[j] = true, own[some] = places[j], at[some++] = (uint32_t)j;
+			}
+			int failure = ldpsql_keep_or_spread(own, some, r->size, r->spread, given, reports);
+			if (failure) return failure;
+			for (size_t j = 0; j < some; j++) places[at[j]] = reports[j];
+		}
+		write_reports(any, out_type, places, rows, (char *)out + start * width_of(out_type));
 	}
 	return DRAWN;
 }
@@ -238,11 +285,16 @@ static void draw(handle info, handle chunk, handle out) {
 	uint64_t count = duckdb.data_chunk_get_size(chunk);
 	handle column = duckdb.data_chunk_get_vector(chunk, 0), handles = duckdb.data_chunk_get_vector(chunk, 1);
 	const int64_t *numbers = duckdb.vector_get_data(handles);
-	bool ordinary = count && all_valid(column, count) && all_valid(handles, count);
-	for (uint64_t i = 0; ordinary && i < count; i++) ordinary = numbers[i] == numbers[0];
 	const void *values = duckdb.vector_get_data(column);
-	if (!count || (ordinary && ldpsql_column(numbers[0], own->type, own->out_type, values, count, NULL, duckdb.vector_get_data(out)) == DRAWN))
-		return;
+	void *reports = duckdb.vector_get_data(out);
+	if (!count) return;
+	if (all_valid(column, count) && all_valid(handles, count)) {
+		bool one = true;
+		for (uint64_t i = 0; i < count; i++) one &= numbers[i] == numbers[0];
+		int drawn = one ? ldpsql_column(numbers[0], own->type, own->out_type, values, count, NULL, reports)
+		                : ldpsql_rows(numbers, own->type, own->out_type, values, count, NULL, reports);
+		if (drawn == DRAWN) return;
+	}
 	char message[4096] = "Python could not draw: the process ends, or the call was interrupted";
 	const uint64_t *valid = duckdb.vector_get_validity(column);
 	int32_t *ends = own->type == VARCHAR ? gathered(values, valid, count) : NULL;
