@@ -67,7 +67,7 @@ def _drawing(levels: pa.Array, handle: int, guards: pa.Array) -> np.ndarray:
     by_level = _handles(handle).copy()
     used = np.flatnonzero(np.bincount(places))
     by_level[used] = draws_handles(by_level[used], guards)
-    return by_level[places]
+    return by_level.take(places)
 
 
 @lru_cache(maxsize=256)
