@@ -47,6 +47,11 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         'column "city" must appear in the GROUP BY clause',
         'column "city" must appear in the GROUP BY clause',
     ),
+    "a date beyond those of Python as an option": (
+        "SELECT ldp.ibu(city, city(), confidence := 'infinity'::DATE) FROM reports",
+        "[LDP104]",
+        "years 1 to 9999",
+    ),
     "a misspelt value in the domain": (
         "SELECT ldp.perturb(city, ldp.krr(1, ['Lima', 'Olso', 'Rome'])) FROM people",
         "[LDP302]",

@@ -35,6 +35,7 @@ from ldpsql.functions import (
     numbers,
     one_thread,
     plain,
+    python_value,
     read_source,
     records_in,
     registry,
@@ -69,7 +70,7 @@ def _asked(*row: Any) -> Asked:
         question = registry().question(name.as_py())
     asked = question.asked(**_fields(arguments))
     source = read_source(spec, record.as_py())
-    chosen = {option: value.as_py() for option, value in _fields(options).items() if value.is_valid}
+    chosen = {option: python_value(value) for option, value in _fields(options).items() if value.is_valid}
     with names_withheld():
         method = registry().estimator(estimator.as_py() or question.estimator(source))
         if chosen:

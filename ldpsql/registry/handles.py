@@ -235,13 +235,23 @@ def _plain_value(value: pa.Scalar) -> Any:
     if isinstance(value, pa.ListScalar) and value.is_valid:
         items = value.values
         kind = items.type.value_type if pa.types.is_dictionary(items.type) else items.type
-        return items if family(kind) else value.as_py()
-    try:
-        python = value.as_py()
-    except (OverflowError, ValueError):  # a date or time beyond those of Python
-        raise InvalidSpec("a parameter is a date or a time that cannot be read", "years 1 to 9999") from None
+        return items if family(kind) else python_value(value)
+    python = python_value(value)
     # DuckDB writes the number .5 as it was typed, without a digit before the point.
     return f"0{python}" if isinstance(python, str) and _UNDER_ONE.fullmatch(python) else python
+
+
+def python_value(value: pa.Scalar) -> Any:
+    """Return a parameter as Python has it.
+
+    Raises:
+        InvalidSpec: if it is a date or a time beyond those of Python, such as infinity, or holds one.
+
+    """
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        raise InvalidSpec("a parameter is a date or a time that cannot be read", "years 1 to 9999") from None
 
 
 def without_inversion(source: Mechanism | ReportSource, estimator: Estimator) -> Estimator | None:

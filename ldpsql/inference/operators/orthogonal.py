@@ -21,6 +21,8 @@ from ldpsql.inference.operators.base import Operator, operator
 from ldpsql.inference.operators.octets import Octets, packed
 from ldpsql.inference.operators.supports import CELLS, SetOperator
 
+_LISTED = 1 << 18  # values times reports, up to which products with the sets took less time than characters
+
 # Sums of weights times the characters of a finite field: a Walsh-Hadamard transform, or a Fourier transform of real numbers.
 #
 # A vector x of m coordinates in the field of q = p^k elements is a vector of km digits, each below p. A character of addition
@@ -90,7 +92,7 @@ class Spectrum:
 
         """
         if self.p == 2:
-            return np.asarray(_hadamard(weights)[..., self.places])
+            return np.take(_hadamard(weights), self.places, axis=-1)
         from scipy.fft import rfftn  # noqa: PLC0415  # slow to import
 
         lead, shape = weights.shape[:-1], (self.p,) * self.digits
@@ -174,6 +176,8 @@ class CharacterOperator(ListedOperator):
         super().__init__(channel)
         self._size, self._coordinates = channel.response.size, channel.dimension
         self._points = channel.point_numbers
+        every = self.inputs == self._size**self._coordinates
+        self._value_at = np.argsort(self._points) if every else None  # the value of each point: quicker than to scatter values
         half, times = one_of_each_sign(self._size)
         self._spectrum = Spectrum.at(self._size, self._coordinates, channel.function_numbers, half[1:])
         table = characters(self._size)[half[1:]] * times[1:, None]
@@ -181,8 +185,11 @@ class CharacterOperator(ListedOperator):
 
     def _inside(self, theta: Floats) -> Floats:
         """Return the share that the members of every set hold together."""
-        spread = np.zeros((*theta.shape[:-1], self._size**self._coordinates))
-        spread[..., self._points] = theta
+        if self._value_at is None:
+            spread = np.zeros((*theta.shape[:-1], self._size**self._coordinates))
+            spread[..., self._points] = theta
+        else:
+            spread = np.take(theta, self._value_at, axis=-1)
         at_multiples = self._spectrum.sums(spread)
         sums = at_multiples.real @ self._cos
         if self._sin is not None:
@@ -197,7 +204,7 @@ class CharacterOperator(ListedOperator):
         if self._sin is not None:
             by_function = by_function - 1j * (each @ self._sin.T)
         # Every vector but 0, up to its sign, is one of the multiples.
-        out = self._spectrum.mixed(by_function)[..., self._points]
+        out = np.take(self._spectrum.mixed(by_function), self._points, axis=-1)
         out += w.sum(axis=-1, keepdims=True)
         return np.asarray(out / self._size)
 
@@ -253,5 +260,5 @@ def characters(q: int) -> Sums:
 
 @operator.register
 def _(channel: OrthogonalHash) -> Operator:
-    few = channel.inputs * channel.outputs <= CELLS or channel.dimension * channel.response.size > channel.inputs
+    few = channel.inputs * channel.outputs <= _LISTED or channel.dimension * channel.response.size > channel.inputs
     return ListedOperator(channel) if few else CharacterOperator(channel)
