@@ -55,3 +55,24 @@ def test_clauses_that_only_aggregates_of_duckdb_take_are_explained(call: str, sa
     explained = run("sql", ":memory:", "-c", f"{setup}; SELECT {call} FROM r").stderr
     assert "[LDP903]" in explained
     assert said in explained
+
+
+def test_macros_of_the_user_named_like_functions_of_duckdb_change_no_answer() -> None:
+    names = "any_value cast_to_type error from_json histogram len list lower map map_keys map_values sum typeof"
+    with ldpsql.connect() as con:
+        con.execute("CREATE TABLE people AS SELECT ['a', 'b'][1 + i % 2] AS city, i // 9 AS day, i AS paid FROM range(90) t(i)")
+        con.execute(
+            "CREATE MACRO city() AS ldp.krr(1, ['a', 'b']); CREATE TABLE r AS FROM ldp.perturb_rows(people, {city: city()})"
+        )
+        con.execute("CREATE TABLE days AS SELECT ldp.perturb(city, city()) AS city, day, paid FROM people")
+        asked = [
+            "SELECT ldp.merge(c) FROM (SELECT ldp.counts(city) AS c FROM days GROUP BY day)",
+            "FROM ldp.estimate(days, city, city())",
+            "SELECT ldp.outcome(city, city(), paid) FROM days",
+            "SELECT ldp.ibu(city) FROM r",
+        ]
+        before = [con.execute(statement).fetchall() for statement in asked]
+        for name in names.split():
+            con.execute(f"CREATE MACRO {name}(x, y := 1) AS 'of the user'")
+        assert [con.execute(statement).fetchall() for statement in asked] == before
+        assert len(con.execute("FROM ldp.perturb_rows(people, {city: city()})").fetchall()) == 90

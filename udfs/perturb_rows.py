@@ -42,6 +42,7 @@ from ldpsql.functions import (
     naming_column,
     of_column,
     plain,
+    qualified,
     quoted,
     random_arrangement,
     random_order,
@@ -64,10 +65,11 @@ _IDENTICAL = re.compile(  # the types whose equal values are identical, strings 
     r"|(DECIMAL|ENUM)\(.*\)",
     re.DOTALL,
 )
+_LOWER = "system.main.lower"  # not a macro of the user's
 _PARTS = 16  # at most, of rows that are counted: threads share them
 _BOUND = "regexp_extract('', {})"  # of a pattern that is constant: it is computed when a statement is bound
 _PART_NUMBER = 'SELECT *, {n} AS "_ldpsql_part" FROM counts WHERE {n} <= len("_ldpsql_parts")'
-_QUERY = (
+_QUERY = qualified(
     Path(__file__)
     .with_name("perturb_rows_query.sql")
     .read_text(encoding="utf-8")
@@ -249,7 +251,7 @@ class _Columns:
             raise InvalidParameter("a row has several columns", "name the columns of the row, each with its own mechanism")
         handle = f"system.main.__ldp_drawn({own})" if mechanism is None else str(MECHANISMS.number(mechanism))
         scalar, text = _BY_KIND.get(kind, _BY_KIND[""]), text_literal(name)
-        column = f"COLUMNS(lambda c: lower(c) = lower({text}))"
+        column = f"COLUMNS(lambda c: {_LOWER}(c) = {_LOWER}({text}))"
         drawn = text_literal(json.dumps({"column": name, "keep": kept}))
         arguments = f'{column}, "_ldpsql_places", "_ldpsql_counted", {text}, {catalog}_draws_by({handle}, {drawn})'
         call = f"system.main.{scalar.name}({arguments})"
@@ -336,7 +338,7 @@ def _query(columns: _Columns | None, table: str | None, kept: Any, catalog: str)
     if not perturbed:
         raise InvalidParameter("the mechanisms of columns must be a struct", _STRUCT)
     others = [name for name in map(str.lower, keep) if name not in perturbed and not name.startswith(_OWN)]
-    kept_too = f"COLUMNS(lambda c: lower(c) IN {_listed(others)})"
+    kept_too = f"COLUMNS(lambda c: {_LOWER}(c) IN {_listed(others)})"
     words = {
         "DRAWN": ", ".join(columns.drawn(name, others, catalog) for name in columns.types),
         "PLACED_KEPT": f", {kept_too}" if others else "",
@@ -351,7 +353,7 @@ def _query(columns: _Columns | None, table: str | None, kept: Any, catalog: str)
 
 
 def _listed(names: Iterable[str]) -> str:
-    return f"[{', '.join(f'lower({text_literal(name)})' for name in names)}]"
+    return f"[{', '.join(f'{_LOWER}({text_literal(name)})' for name in names)}]"
 
 
 @hookimpl

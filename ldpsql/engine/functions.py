@@ -27,6 +27,13 @@ GUARD_MACRO = "_guard"  # the number of its guard
 ALLOWED_MACRO = "_allowed"  # (handle, drawn): the handle, after a check of policies and guard if there are any
 GUARD_MARK = "__ldp_guarded_"  # how the names of functions begin that mark an instance with a guard
 R = TypeVar("R")
+_NAMES = (
+    "alias|any_value|array_to_string|bool_or|cast_to_type|concat_ws|contains|count|current_database|current_schema|error|flatten"
+    "|format|from_json|histogram|len|list|list_contains|list_select|list_sum|list_transform|list_zip|lower|map|map_keys|map_values"
+    "|regexp_extract|regexp_full_match|repeat|replace|starts_with|struct_extract|struct_extract_at|sum|to_json|typeof"
+)
+# A string, a quoted name or a comment, which stays as it is, or the name of a function of DuckDB that macros call.
+_BUILT_IN = re.compile(rf"'[^']*'|\"[^\"]*\"|--[^\n]*|(?<![\w.\"])({_NAMES})(?=\()")
 _SCALAR = re.compile(r"\b__ldp_")
 _CATALOG = re.compile(r"\bldp\.")
 _CREATED = re.compile(r'CREATE\s+(?:OR\s+REPLACE\s+)?(?:MACRO|FUNCTION)\s+ldp\."?(\w+)', re.IGNORECASE)
@@ -101,8 +108,12 @@ class Macros:
 
     def statements(self, catalog: str) -> str:
         """Return the text for a catalog of this name."""
-        # Python functions live in system.main; without the qualifier, a macro of the user's with the same name would hide them.
-        return _SCALAR.sub("system.main.__ldp_", _CATALOG.sub(lambda _: f"{quoted(catalog)}.", self.text))
+        return _SCALAR.sub("system.main.__ldp_", _CATALOG.sub(lambda _: f"{quoted(catalog)}.", qualified(self.text)))
+
+
+def qualified(text: str) -> str:
+    """Return SQL that calls functions of DuckDB in system.main: a macro of the user's with the same name would hide them."""
+    return _BUILT_IN.sub(lambda found: f"system.main.{found[1]}" if found[1] else found[0], text)
 
 
 def _statements(text: str) -> list[str]:
