@@ -194,7 +194,7 @@ def full_prior(prior: Sequence[object] | None, size: int) -> list[float]:
 
     """
     if prior is None:
-        return [1.0 / size] * size
+        return [1.0 / size for _ in range(size)]  # none of no values
     try:
         shares = [float(share) for share in prior]  # type: ignore[arg-type]
     except (TypeError, ValueError):
