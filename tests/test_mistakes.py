@@ -52,6 +52,11 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         "[LDP104]",
         "years 1 to 9999",
     ),
+    "a date beyond those of Python for the name of a column": (
+        "SELECT ldp.regression(city, city(), 1, of := 'infinity'::DATE) FROM reports",
+        "[LDP104]",
+        "years 1 to 9999",
+    ),
     "a misspelt value in the domain": (
         "SELECT ldp.perturb(city, ldp.krr(1, ['Lima', 'Olso', 'Rome'])) FROM people",
         "[LDP302]",

@@ -24,6 +24,7 @@ from ldpsql.functions import (
     hookimpl,
     pattern_of,
     plain,
+    python_value,
     read_mechanism,
     values_type_of,
 )
@@ -60,7 +61,8 @@ def values_type(types: Texts, ofs: Column, records: Texts) -> pa.Array:
     """
     if types.null_count:
         raise InvalidParameter("the type of a mechanism is NULL", "call a macro of ldp, which passes typeof(m)")
-    rows = zip(*(plain(column).to_pylist() for column in (types, ofs, records)), strict=True)
+    columns = plain(types), plain(ofs), plain(records)
+    rows = zip(*([python_value(value) for value in column] for column in columns), strict=True)
     return pa.array([json.dumps([values_type_of(*row)]) for row in rows], pa.string())
 
 

@@ -22,6 +22,7 @@ from ldpsql.functions import (
     guarded,
     hookimpl,
     plain,
+    python_value,
     scale_of,
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism, MetricLdp, certify, certify_values
@@ -78,7 +79,7 @@ def _values(distribution: pa.Scalar) -> list[Any] | None:
     """Return the values of an estimate; None for a plain list."""
     items = distribution.values if isinstance(distribution, pa.ListScalar) else pa.nulls(0)
     has_values = pa.types.is_struct(items.type) and items.type.get_field_index("value") >= 0
-    return items.field("value").to_pylist() if has_values else None
+    return [python_value(value) for value in items.field("value")] if has_values else None
 
 
 def _shares(distribution: pa.Scalar) -> np.ndarray:

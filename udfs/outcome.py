@@ -27,6 +27,7 @@ from ldpsql.functions import (
     named_place,
     one_thread,
     plain,
+    python_value,
     regression,
     structs_with,
     values_of,
@@ -99,7 +100,7 @@ def regressed(reports: Lists, rows: Lists, handles: Handles, options: _Fitted) -
     column, lists = plain(reports), plain(rows)
     out: list[list[dict[str, Any]] | None] = [None] * len(reports)
     for (handle, option), groups in _groups(column, plain(handles), plain(options)):
-        mechanism, settings = MECHANISMS.thing(handle.as_py()), option.as_py()
+        mechanism, settings = MECHANISMS.thing(handle.as_py()), python_value(option)
         places = _place(values_of(mechanism), option["of"])
         family = regression.check_family(settings["family"])
         for row in groups:
