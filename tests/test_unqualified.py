@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -76,3 +77,17 @@ def test_macros_of_the_user_named_like_functions_of_duckdb_change_no_answer() ->
             con.execute(f"CREATE MACRO {name}(x, y := 1) AS 'of the user'")
         assert [con.execute(statement).fetchall() for statement in asked] == before
         assert len(con.execute("FROM ldp.perturb_rows(people, {city: city()})").fetchall()) == 90
+
+
+def test_macros_call_every_function_of_duckdb_by_its_qualified_name() -> None:
+    """DuckDB itself writes lists, structs and comprehensions as calls, and a macro cannot hide its table functions."""
+    written = {"list_value", "struct_pack", "list_filter", "unnest"}
+    with ldpsql.connect() as con:
+        known = (
+            "SELECT DISTINCT function_name FROM duckdb_functions() WHERE internal AND function_type IN ('scalar', 'aggregate')"
+        )
+        names = {name for (name,) in con.execute(known).fetchall()} - written
+        kept = "SELECT macro_definition FROM duckdb_functions() WHERE database_name = 'ldp' AND macro_definition IS NOT NULL"
+        texts = [re.sub("'[^']*'", "''", text) for (text,) in con.execute(kept).fetchall()]
+    called = {name.lower() for text in texts for name in re.findall(r'(?<![\w."])"?(\w+)"?\(', text)}
+    assert sorted(called & names) == []

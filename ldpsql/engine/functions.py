@@ -28,9 +28,11 @@ ALLOWED_MACRO = "_allowed"  # (handle, drawn): the handle, after a check of poli
 GUARD_MARK = "__ldp_guarded_"  # how the names of functions begin that mark an instance with a guard
 R = TypeVar("R")
 _NAMES = (
-    "alias|any_value|array_to_string|bool_or|cast_to_type|concat_ws|contains|count|current_database|current_schema|error|flatten"
-    "|format|from_json|histogram|len|list|list_contains|list_select|list_sum|list_transform|list_zip|lower|map|map_keys|map_values"
-    "|regexp_extract|regexp_full_match|repeat|replace|starts_with|struct_extract|struct_extract_at|sum|to_json|typeof"
+    "abs|alias|any_value|arg_max|array_to_string|bool_or|cast_to_type|ceil|concat_ws|contains|count|current_database"
+    "|current_schema|current_setting|encode|error|flatten|format|from_json|greatest|histogram|len|length|list|list_concat"
+    "|list_contains|list_filter|list_select|list_sum|list_transform|list_zip|lower|map|map_keys|map_values|max|min|pow"
+    "|range|regexp_extract|regexp_full_match|repeat|replace|round|row_number|split_part|starts_with|struct_concat|struct_extract"
+    "|struct_extract_at|struct_update|sum|to_json|typeof"
 )
 # A string, a quoted name or a comment, which stays as it is, or the name of a function of DuckDB that macros call.
 _BUILT_IN = re.compile(rf"'[^']*'|\"[^\"]*\"|--[^\n]*|(?<![\w.\"])({_NAMES})(?=\()")
