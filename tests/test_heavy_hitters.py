@@ -409,7 +409,7 @@ def test_what_cannot_be_searched_is_refused_with_a_code(con: duckdb.DuckDBPyConn
 
 def test_python_refuses_in_the_same_words() -> None:
     with pytest.raises(NoReports):
-        ldpsql.heavy_hitters(pa.array([], certify(mechanism(LETTERS)).reports.type), LETTERS)  # type: ignore[union-attr]
+        ldpsql.heavy_hitters(pa.array([], certify(mechanism(LETTERS)).reports.type), LETTERS)
     with pytest.raises(ImpossibleReport):
         ldpsql.heavy_hitters(["raw"], LETTERS)
     with pytest.raises(InvalidParameter, match="heavy_hitters"):

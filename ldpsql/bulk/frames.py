@@ -228,7 +228,8 @@ def _not_asked(con: DuckDBPyConnection, question: str, error: duckdb.Error) -> E
     """Return the error for arguments that a question does not take."""
     if not isinstance(error, duckdb.BinderException):
         return error
-    found = "SELECT parameters[3:] FROM duckdb_functions() WHERE database_name = 'ldp' AND function_name = $1"
+    found = """SELECT parameters[3:] FROM duckdb_functions()
+        WHERE database_name = 'ldp' AND function_name = $1 AND function_type = 'macro'"""
     own: list[str] = max((parameters for (parameters,) in con.execute(found, [question]).fetchall()), key=len, default=[])
     return InvalidParameter(f"'{question}' does not take these arguments", f"it takes {', '.join(own)}")
 

@@ -88,6 +88,11 @@ class Domain:
             raise InvalidDomain("a domain must not hold a value twice", "list every value once")
         return cls(values)
 
+    @property
+    def type(self) -> pa.DataType:
+        """The Arrow type of the values."""
+        return self.values.type
+
     def __len__(self) -> int:
         return len(self.values)
 

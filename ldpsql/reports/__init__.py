@@ -50,7 +50,7 @@ Alphabet: TypeAlias = Domain | WordReports | NumberedReports | RowReports
 
 def type_of(alphabet: Alphabet) -> pa.DataType:
     """Return the type of a column of reports."""
-    return alphabet.values.type if isinstance(alphabet, Domain) else alphabet.type
+    return alphabet.type
 
 
 def _marked() -> Iterator[type[MarkedReports]]:
