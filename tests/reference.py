@@ -198,7 +198,7 @@ def function_page() -> str:
             page.append(f"## {title}")
             for name, random, statement in re.findall(r"^-- (\w+)(.*)\n((?:(?!--).+\n)+)", task, re.MULTILINE):
                 comment, calls, own = known.pop(name)
-                lines = [f"* `{one}` {': '.join(arguments[one])}" for one in arguments if one in own and one not in shared]
+                lines = [f"* `{one}` `{'`: '.join(arguments[one])}" for one in arguments if one in own and one not in shared]
                 page += [
                     f"### ldp.{name}",
                     f"{_sentence(comment)}.",
