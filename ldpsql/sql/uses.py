@@ -139,8 +139,10 @@ class _Uses:
             yield Use("group", report, _line(projections[place - 1]) or _line(group))
 
     def _counts_reports(self) -> bool:
-        """Return whether the columns are ``report`` and ``n``: counts of reports, as `ldpsql.Counts.from_arrow` reads them."""
-        return {"report", "n"} <= {projection.alias_or_name.lower() for projection in self._node.expressions}
+        """Return whether a group is one report: columns ``report`` and ``n``, as `ldpsql.Counts` reads, or ``ldp.sums``."""
+        calls = (call for projection in self._node.expressions for call in projection.find_all(exp.Anonymous))
+        names = {projection.alias_or_name.lower() for projection in self._node.expressions}
+        return {"report", "n"} <= names or any(str(call.this).lower() == "sums" for call in calls)
 
     def _distinct(self) -> Iterator[Use]:
         distinct = self._node.args.get("distinct")
