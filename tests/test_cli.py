@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 from ldpsql import Key, __version__
 from ldpsql.cli.options import Format, write_rows
 from ldpsql.functions import registry
-from tests.commands import printed, run
+from tests.commands import ROOT, printed, run
 
 COMMAND = str(Path(sys.executable).with_name("ldpsql"))
 
@@ -157,6 +158,8 @@ def test_the_demonstration_estimates_the_flights_and_writes_a_page_that_needs_no
     done = run("demo", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "336,776 flights" in done.stdout
+    policy = tomllib.loads((ROOT / "examples" / "data" / "flights.toml").read_text("utf-8"))["tables"]["flights"]
+    assert policy["columns"]["carrier"].replace("epsilon=", "").replace("domain=", "") in done.stdout
     assert all(airport in done.stdout for airport in ("EWR", "JFK", "LGA"))
     covered = [int(line.split()[-3]) for line in done.stdout.splitlines() if "hold the truth" in line]
     # Of 16 intervals, 6 miss with a probability below 1e-4 even if they were independent of each other; three airports.

@@ -111,13 +111,14 @@ class _Uses:
             return
         if group.args.get("all"):
             for projection in self._node.expressions:
-                if not projection.find(exp.AggFunc) and (report := self._of_projection(projection)):
+                report = None if projection.find(exp.AggFunc) else self._of_projection(projection)
+                if report and not self._is_summed(projection.unalias()):
                     yield Use("group", report, _line(projection))
             return
         for key in [*group.expressions, *_grouping_sets(group)]:
             if isinstance(key, exp.Literal) and key.is_int:
                 yield from self._position(int(key.name), group)
-            else:
+            elif not self._is_summed(key):
                 yield from self._in(key, "group")
 
     def _with_outcomes(self, groups: list[Use]) -> list[Use]:
@@ -135,14 +136,24 @@ class _Uses:
 
     def _position(self, place: int, group: exp.Expr) -> Iterator[Use]:
         projections = self._node.expressions
-        if 0 < place <= len(projections) and (report := self._of_projection(projections[place - 1])):
+        report = self._of_projection(projections[place - 1]) if 0 < place <= len(projections) else None
+        if report and not self._is_summed(projections[place - 1].unalias()):
             yield Use("group", report, _line(projections[place - 1]) or _line(group))
 
     def _counts_reports(self) -> bool:
-        """Return whether a group is one report: columns ``report`` and ``n``, as `ldpsql.Counts` reads, or ``ldp.sums``."""
-        calls = (call for projection in self._node.expressions for call in projection.find_all(exp.Anonymous))
-        names = {projection.alias_or_name.lower() for projection in self._node.expressions}
-        return {"report", "n"} <= names or any(str(call.this).lower() == "sums" for call in calls)
+        """Return whether the columns are ``report`` and ``n``: counts of reports, as `ldpsql.Counts.from_arrow` reads them."""
+        return {"report", "n"} <= {projection.alias_or_name.lower() for projection in self._node.expressions}
+
+    def _is_summed(self, key: exp.Expr) -> bool:
+        """Return whether every aggregate is ``ldp.sums`` of the key: it takes the reports of a group as one report."""
+        others = [one for one in (each.unalias() for each in self._node.expressions) if not isinstance(one, exp.Column)]
+        return bool(others) and all(
+            isinstance(one, exp.Dot)
+            and one.this.name.lower() == "ldp"
+            and one.expression.name.lower() == "sums"
+            and one.expression.expressions[:1] == [key]
+            for one in others
+        )
 
     def _distinct(self) -> Iterator[Use]:
         distinct = self._node.args.get("distinct")

@@ -272,7 +272,7 @@ class Operator(ABC):
         return centre, variance
 
     def of_ranges(self, shares: Floats, n: Floats, theta: Floats, ranges: Ranges) -> tuple[Floats, Floats]:
-        """Return the debiased shares of ranges of neighbouring values, and their variances: those of `functionals`."""
+        """Return the debiased shares of ranges of neighbouring values, and their variances."""
         place = np.arange(self.inputs)[:, None]
         inside = (place >= ranges.first) & (place < ranges.end)
         return self.functionals(shares, n, theta, inside.astype(np.float64))
