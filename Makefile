@@ -21,8 +21,9 @@ SITE_STAMP := $(SITE)/.installed
 
 .PHONY: sanitize test-python demo papers mutants bench-check test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres environments lint format bench docs site release-check clean
 
-# Modules are compiled when they are imported: most of a package never is.
-$(STAMP): pyproject.toml constraints.txt
+# Modules are compiled when they are imported: most of a package never is. An editable installation compiles the kernels in C.
+INSTALLED := pyproject.toml constraints.txt
+$(STAMP): $(INSTALLED) hatch_build.py $(wildcard ldpsql/channels/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	$(RUN)python -m pip install --quiet --no-compile --no-deps --editable examples/ldpsql-coin
@@ -56,7 +57,7 @@ WORKERS ?= auto
 test-slow: $(STAMP)  ## the tests that take most of the time: killed processes, full disks, many draws
 	$(RUN)python -m pytest -n $(WORKERS) --dist worksteal -m slow
 
-$(DBT_STAMP): $(STAMP) constraints-dbt.txt
+$(DBT_STAMP): $(INSTALLED) constraints-dbt.txt | $(STAMP)
 	$(call beside,$(DBT),--no-deps --requirement constraints-dbt.txt --editable .)
 	touch $(DBT_STAMP)
 
@@ -71,7 +72,7 @@ test-clients: $(STAMP)  ## modules for JavaScript in Node and chromium: installs
 	command -v node >/dev/null || { apt-get update -qq && apt-get install -y -qq nodejs >/dev/null; } || true
 	$(RUN)python -m tests.stress.clients --words $(CLIENTS)
 
-$(LOWEST_STAMP): $(STAMP) tests/lowest.py
+$(LOWEST_STAMP): $(INSTALLED) tests/lowest.py | $(STAMP)
 	$(PYTHON) -m tests.lowest > $(VENV)/lowest.txt
 	$(call beside,$(LOWEST),--constraint $(VENV)/lowest.txt --editable '.[dev]')
 	touch $(LOWEST_STAMP)
@@ -124,14 +125,14 @@ format: $(STAMP)  ## let ruff arrange the code
 docs: $(STAMP)  ## write the pages of docs/reference from the registry
 	$(RUN)python -m tests.reference
 
-$(SITE_STAMP): $(STAMP)
+$(SITE_STAMP): $(INSTALLED) | $(STAMP)
 	$(call beside,$(SITE),--constraint constraints.txt --editable '.[site]')
 	touch $(SITE_STAMP)
 
 site: $(SITE_STAMP)  ## build the documentation site in site/; a broken link fails
 	$(SITE)/bin/zensical build --clean --strict
 
-$(BENCH_STAMP): pyproject.toml constraints.txt
+$(BENCH_STAMP): $(INSTALLED)
 	$(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[peers,report]' pytest pytest-timeout
 	touch $(BENCH_STAMP)
@@ -142,7 +143,7 @@ bench-check: $(STAMP)  ## short figures of every benchmark against their record;
 bench: $(BENCH_STAMP)  ## speed, as ratios against the plain engine and the published libraries in the same run
 	$(BENCH)/bin/python -m benchmarks $(BENCHMARKS)
 
-$(SPARK_STAMP): $(STAMP)
+$(SPARK_STAMP): $(INSTALLED) | $(STAMP)
 	$(call beside,$(SPARK),--constraint constraints.txt --editable '.[spark]')
 	touch $(SPARK_STAMP)
 
