@@ -153,8 +153,9 @@ def test_an_order_exchanges_each_number_with_one_before_it_that_the_words_choose
     assert drawn.tolist() == expected
 
 
+@pytest.mark.parametrize("way", [0, 1, 2])  # without vectors, with AVX2, with AVX-512: as far as the processor has them
 @pytest.mark.parametrize("count", [1, 507, 508, 509, 20_000])
-def test_the_words_of_a_generator_are_those_of_chacha20_with_fast_key_erasure(count: int) -> None:
+def test_the_words_of_a_generator_are_those_of_chacha20_with_fast_key_erasure(count: int, way: int) -> None:
     """Each buffer is ChaCha20 (RFC 8439, nonce 0, counter from 0) under the first 256 bits of the one before."""
     key = first = os.urandom(32)
     stream = b""
@@ -162,6 +163,6 @@ def test_the_words_of_a_generator_are_those_of_chacha20_with_fast_key_erasure(co
         blocks = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(BUFFER))
         beside = np.frombuffer(blocks, np.uint32).reshape(-1, LANES, 16).transpose(0, 2, 1).tobytes()
         key, stream = beside[:32], stream + beside[32:]
-    found = native.expanded(first, count)
+    found = native.expanded(first, count, way)
     assert found is not None
     assert found.tobytes() == stream[: 8 * count]

@@ -16,7 +16,7 @@ bool ldpsql_learn_whole(int64_t, uint64_t, uint64_t, const int64_t *);
 int ldpsql_permutation(size_t, size_t, const uint64_t *, uint32_t *);
 int ldpsql_private_hash(const uint32_t *, size_t, uint64_t, uint64_t, uint64_t, const uint64_t *, uint64_t *);
 int ldpsql_random_words(size_t, uint64_t *);
-void ldpsql_expand(const uint8_t *, uint64_t *, size_t);
+void ldpsql_expand(const uint8_t *, int, uint64_t *, size_t);
 void ldpsql_hash_sets(const uint64_t *, const uint64_t *, size_t, uint64_t, uint64_t, uint8_t *);
 
 static void check(bool condition, const char *what) {
@@ -127,7 +127,7 @@ static void one_round(void) {
 	uint64_t sum = 0;
 	for (size_t i = 0; i < count; i++) sum += reports[i];
 	check(sum == (count ? (uint64_t)count * (count - 1) / 2 : 0), "order");
-	ldpsql_expand(key, given, count);
+	ldpsql_expand(key, (int)any(3), given, count);
 	free(values), free(reports), free(words), free(table), free(given), free(octets), free(y);
 }
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from ldpsql.errors import InternalError
 
 LIBRARY = Path(__file__).with_name("kernels.library")  # with the ending .so, `pkgutil` takes it for a module of Python
-_VERSION = 3  # of the calls below; a library of another version, left by an earlier installation, is not used
+_VERSION = 4  # of the calls below; a library of another version, left by an earlier installation, is not used
 _WHOLE, _COUNT, _ARRAY = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
 _ARGUMENTS = {
     "random_words": (_COUNT, _ARRAY),
-    "expand": (_ARRAY, _ARRAY, _COUNT),
+    "expand": (_ARRAY, ctypes.c_int, _ARRAY, _COUNT),
     "hash_sets": (_ARRAY, _ARRAY, _COUNT, _WHOLE, _WHOLE, _ARRAY),
     "keep_or_spread": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
     "alias": (_ARRAY, _COUNT, _WHOLE, ctypes.c_uint, _ARRAY, _ARRAY, _ARRAY),
@@ -85,12 +85,19 @@ def permutation(count: int, given: NDArray[np.uint64] | None = None) -> NDArray[
     return _filled("permutation", np.empty(count, np.int32), count, words, _address(given, 0))
 
 
-def expanded(key: bytes, count: int) -> NDArray[np.uint64] | None:
-    """Return the 64-bit words that the generator gives after a key of 32 octets."""
+def expanded(key: bytes, count: int, way: int = 2) -> NDArray[np.uint64] | None:
+    """Return the 64-bit words that the generator gives after a key of 32 octets.
+
+    Args:
+        key: the key.
+        count: how many words.
+        way: the best instructions that may be used: 2 for those of AVX-512, 1 for those of AVX2, 0 for those of any processor.
+
+    """
     library, out = kernels(), np.empty(count, np.uint64)
     if library is None or len(key) != 32:
         return None
-    library.ldpsql_expand(key, out.ctypes.data, count)
+    library.ldpsql_expand(key, way, out.ctypes.data, count)
     return out
 
 

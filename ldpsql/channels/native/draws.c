@@ -119,6 +119,21 @@ EXPORT CLONES int ldpsql_alias(const uint32_t *values, size_t count, uint64_t si
 	return DRAWN;
 }
 
+// Join words with coins where they are made: OR for a digit 1 of the weight, AND for a digit 0.
+CLONES static bool join(const uint64_t **given, uint64_t *coins, size_t count, bool digit) {
+	for (size_t some; count; coins += some, count -= some) {
+		some = count;
+		uint64_t *own = *given ? NULL : some_words(&some);
+		const uint64_t *words = *given ? *given : own;
+		if (!words) return false;
+		if (digit) for (size_t i = 0; i < some; i++) coins[i] |= words[i];
+		else for (size_t i = 0; i < some; i++) coins[i] &= words[i];
+		if (own) memset(own, 0, 8 * some);
+		else *given += some;
+	}
+	return true;
+}
+
 // IndependentBits: all bits with the weight `other`, from its last nonzero binary digit to the first; then those of the values.
 EXPORT CLONES int ldpsql_bits(const uint32_t *values, size_t count, uint64_t size, uint64_t own, uint64_t other, const uint64_t *given,
                        uint64_t *out) {
@@ -126,13 +141,9 @@ EXPORT CLONES int ldpsql_bits(const uint32_t *values, size_t count, uint64_t siz
 	uint64_t words[BLOCK];
 	for (size_t start = 0, cells; start < count * width; start += cells) {
 		cells = smaller(BLOCK, count * width - start);
-		uint64_t *coins = out + start;
-		for (size_t i = 0; i < cells; i++) coins[i] = 0;
-		for (int place = __builtin_ctzll(other); place < 64; place++) {
-			if (!take_words(&given, words, cells)) return NO_RANDOMNESS;
-			if (other >> place & 1) for (size_t i = 0; i < cells; i++) coins[i] |= words[i];
-			else for (size_t i = 0; i < cells; i++) coins[i] &= words[i];
-		}
+		memset(out + start, 0, 8 * cells);
+		for (int place = __builtin_ctzll(other); place < 64; place++)
+			if (!join(&given, out + start, cells, other >> place & 1)) return NO_RANDOMNESS;
 	}
 	const uint64_t last = size % 64 ? ((uint64_t)1 << size % 64) - 1 : ~(uint64_t)0;
 	for (size_t start = 0, rows; start < count; start += rows) {

@@ -15,6 +15,10 @@ typedef enum { DRAWN, NO_RANDOMNESS, OUTSIDE } status;
 // Write this many random words; returns false if the operating system gives no key.
 bool random_words(uint64_t *out, size_t count);
 
+// Return where the next random words are, and how many of up to `count` follow each other; NULL if the operating system gives
+// no key. Whoever uses them erases them.
+uint64_t *some_words(size_t *count);
+
 // Write this many words: the next of the given ones, which tests pass, or random ones if `given` points to NULL.
 bool take_words(const uint64_t **given, uint64_t *out, size_t count);
 
