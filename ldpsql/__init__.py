@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from ldpsql.ledger.permanent import Key
     from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify
     from ldpsql.mechanisms.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
+    from ldpsql.mechanisms.information import Shuffled, shuffled
     from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
-    from ldpsql.mechanisms.shuffled import Shuffled, shuffled
     from ldpsql.pages.demo import flights_file
     from ldpsql.privacy.certificate import Certificate
     from ldpsql.privacy.claims import Epsilon
@@ -91,7 +91,7 @@ _HOMES = {
     "ledger.permanent": ["Key"],
     "inference.likelihood": ["Likelihood"],
     "mechanisms.base": ["CategoricalMechanism", "Mechanism", "certify"],
-    "mechanisms.shuffled": ["Shuffled", "shuffled"],
+    "mechanisms.information": ["Shuffled", "shuffled"],
     "mechanisms.key_value": ["KeyValueMechanism", "SignMechanism"],
     "privacy.claims": ["Epsilon"],
     "pages.demo": ["flights_file"],

@@ -11,8 +11,7 @@ from ldpsql.bulk.frames import recommend
 from ldpsql.bulk.shuffling import random_arrangement, random_order, random_parts
 from ldpsql.bulk.sources import check_columns
 from ldpsql.channels import Drawn
-from ldpsql.domains.columns import family, plain, with_nulls
-from ldpsql.domains.distinct import distinct
+from ldpsql.domains.columns import distinct, family, plain, with_nulls
 from ldpsql.domains.grids import sql_cells
 from ldpsql.domains.written import check_epsilon, check_listed, check_written
 from ldpsql.engine.aggregates import aggregate
@@ -102,8 +101,7 @@ from ldpsql.estimates.top import tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports
 from ldpsql.inference.counts import GroupedCounts
-from ldpsql.inference.levels import Perturbed
-from ldpsql.inference.mixed import Mixed, Repeated
+from ldpsql.inference.mixed import Mixed, Perturbed, Repeated
 from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.ledger.guard import (
     GIVE_LEDGER,
@@ -120,8 +118,8 @@ from ldpsql.mechanisms import audit, information
 from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.foreign import read_foreign
+from ldpsql.mechanisms.information import Shuffled, shuffled
 from ldpsql.mechanisms.region import Region
-from ldpsql.mechanisms.shuffled import Shuffled, shuffled
 from ldpsql.mechanisms.spec import Spec, sql_literal
 from ldpsql.names import SHARES
 from ldpsql.outcomes import by_value, corrected, moments, regression

@@ -35,7 +35,7 @@ from ldpsql import (
     hookimpl,
 )
 from ldpsql.channels import Weights, Witness
-from ldpsql.channels.alias import AliasTables
+from ldpsql.channels.dense import AliasTables
 from ldpsql.errors import InternalError, InvalidParameter, LdpError, NotPrivate, PluginError
 from ldpsql.functions import CertifiedMechanism, Line, Macros, Registry, Scalar, registry
 from ldpsql.ledger import Ledger, Policy

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ldpsql import DenseChannel, KeepOrSpread
 from ldpsql.channels import native
+from ldpsql.channels.hashed import hashed
 from ldpsql.channels.keep_or_spread import ShortWords
-from ldpsql.channels.splitmix import hashed
 from ldpsql.errors import InternalError
 from ldpsql.mechanisms import TOTAL, IndependentBits
 from tests import seeds

@@ -14,7 +14,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Estimate, KeepOrSpread, Likelihood, Status
 from ldpsql.channels import native
-from ldpsql.channels.splitmix import hashed
+from ldpsql.channels.hashed import hashed
 from ldpsql.errors import InvalidParameter, NotApplicable, NotReports
 from ldpsql.estimators import block_maximum, maximum_likelihood
 from ldpsql.functions import fingerprint, registry

@@ -21,7 +21,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Certificate, DenseChannel, Epsilon, Estimate, Likelihood, Status
 from ldpsql.channels import PlanarNoise
-from ldpsql.channels.planar_decay import PlanarDecay
+from ldpsql.channels.plane import PlanarDecay
 from ldpsql.errors import InvalidParameter, NotApplicable, NotPrivate
 from ldpsql.functions import Region, distances, estimator_of_shares, registry
 from ldpsql.inference.operators import PlaneOperator

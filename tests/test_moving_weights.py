@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ldpsql import DenseChannel
-from ldpsql.channels.moving import two_reports
+from ldpsql.channels.dense import two_reports
 from ldpsql.clients.module import moving, noise
 from ldpsql.mechanisms import TOTAL, Convolution, Window, window
 

@@ -20,8 +20,7 @@ from ldpsql import Epsilon, KeepOrSpread, certify
 from ldpsql.errors import InvalidEpsilon, InvalidParameter
 from ldpsql.functions import Mean, registry
 from ldpsql.mechanisms import OrthogonalHash, best_squares, counts_of_squares, hash_symbols, prime_power
-from ldpsql.mechanisms.squares import rectangle_error
-from ldpsql.mechanisms.trees import scatter
+from ldpsql.mechanisms.trees import rectangle_error, scatter
 from ldpsql.testing import estimate_counts, operator_of
 from tests.commands import printed, rows, run
 

@@ -19,8 +19,7 @@ from ldpsql.errors import InvalidDomain, InvalidParameter, OutsideDomain
 from ldpsql.estimates.rectangles import Rectangle
 from ldpsql.functions import Estimates, RectangleShares, Region, registry
 from ldpsql.mechanisms import Levels, PureLdp, best_squares, counts_of_squares
-from ldpsql.mechanisms.squares import rectangle_error
-from ldpsql.mechanisms.trees import scatter
+from ldpsql.mechanisms.trees import rectangle_error, scatter
 from ldpsql.testing import check_mechanism, estimate_counts, operator_of
 from tests import seeds
 from tests.commands import run

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from ldpsql import Channel, DenseChannel, Epsilon, InvalidParameter, KeepOrSpread, SetReports
 from ldpsql.channels.bits import bits_of, coins, words_of
 from ldpsql.channels.galois import Field
-from ldpsql.channels.splitmix import hashed, splitmix
-from ldpsql.domains.distinct import _hashes, taken
+from ldpsql.channels.hashed import hashed, splitmix
+from ldpsql.domains.columns import _hashes, taken
 from ldpsql.errors import ImpossibleReport
 from ldpsql.functions import distinct
 from ldpsql.mechanisms import (
@@ -422,7 +422,7 @@ def test_equal_rows_are_found_even_if_all_hashes_are_the_same(monkeypatch: pytes
     ends = pa.array(np.arange(0, words.size + 1, 3, dtype=np.int32))
     column = pa.ListArray.from_arrays(ends, pa.array(words.ravel()))
     for hashes in (_hashes, lambda keys: np.zeros(len(keys), dtype=np.uint64)):
-        monkeypatch.setattr("ldpsql.domains.distinct._hashes", hashes)
+        monkeypatch.setattr("ldpsql.domains.columns._hashes", hashes)
         first, number = distinct(column)
         assert len(first) == len({tuple(row) for row in words.tolist()})
         assert (words[first][number] == words).all()

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from ldpsql.bulk.fingerprints import of_frame
 from ldpsql.bulk.sources import batches_of, check_columns, stream
 from ldpsql.channels import SetChannel
-from ldpsql.domains.columns import plain
-from ldpsql.domains.distinct import taken
+from ldpsql.domains.columns import plain, taken
 from ldpsql.errors import BadCounts, InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.uncertainty import bounded

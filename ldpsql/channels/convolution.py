@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ldpsql.channels.alias import AliasTables
 from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness, largest_ratio
+from ldpsql.channels.dense import AliasTables
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
@@ -10,11 +11,113 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.alias import AliasTables
+from ldpsql.channels import native
 from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness, largest_ratio
 from ldpsql.channels.exact import exp_below
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
+
+# Integer alias tables: exact draws from many rows of whole-number weights, one 64-bit word per draw.
+#
+# Source: Walker, "An efficient method for generating discrete random variables with general distributions", ACM TOMS 1977.
+
+_ROWS = 256  # rows at a time, when they are recounted
+_BLOCK = 1 << 14  # draws at a time, so that what is computed on the way stays in the cache
+
+
+@dataclass(frozen=True)
+class AliasTables:
+    """For each row 2**bits columns of capacity 2**(64-bits), each filled by its own report and at most one other.
+
+    The top ``bits`` of a word pick the column. If the rest of the word is below ``threshold``, it gives the column's own
+    report, else the column's ``alias``. Both are stored in one word, threshold * 2**bits + alias, so that a draw reads memory
+    once; a column that its own report fills is its own alias.
+    """
+
+    packed: Weights  # (rows, columns)
+    bits: int
+
+    @property
+    def threshold(self) -> Weights:
+        """Weight that each column keeps for its own report, shape (rows, columns)."""
+        return self.packed >> np.uint64(self.bits)
+
+    @property
+    def alias(self) -> Codes:
+        """The other report of each column, shape (rows, columns)."""
+        return (self.packed & np.uint64((1 << self.bits) - 1)).astype(np.int32)
+
+    @classmethod
+    def of(cls, weights: Weights) -> AliasTables:
+        """Return the tables of all rows; each row of ``weights`` sums to 2**64."""
+        bits = max(1, (weights.shape[1] - 1).bit_length())
+        packed = np.zeros((len(weights), 1 << bits), dtype=np.uint64)
+        packed[:, : weights.shape[1]] = weights
+        for row in packed:
+            row[:] = _packed(row, bits)
+        return cls(packed, bits)
+
+    def draw(self, rows: Codes, words: Words) -> Codes:
+        """Draw one report from each of the given rows."""
+        drawn = native.alias(rows, self.packed, self.bits) if words is random_words else None
+        if drawn is not None:
+            return drawn
+        out = np.empty(len(rows), dtype=np.int32)
+        for start in range(0, len(rows), _BLOCK):
+            block = rows[start : start + _BLOCK]
+            out[start : start + _BLOCK] = self._draw(block, words(len(block)))
+        return out
+
+    def _draw(self, rows: Codes, word: Weights) -> Codes:
+        low = np.uint64((1 << self.bits) - 1)
+        column = (word >> np.uint64(64 - self.bits)).view(np.int64)
+        at = column
+        if len(self.packed) > 1:
+            at = rows.astype(np.int64)
+            at <<= self.bits
+            at += column
+        entry = self.packed.ravel().take(at)
+        other = (entry & low).view(np.int64)
+        # Shifting the column out leaves the rest at the height of the threshold, above the bits of the alias.
+        return np.where((word << np.uint64(self.bits)) < (entry & ~low), column, other)
+
+    def make(self, weights: Weights) -> bool:
+        """Return whether the tables draw with exactly these weights, recounted from the tables alone."""
+        outputs, blocks = weights.shape[1], range(0, len(weights), _ROWS)
+        if type(self.packed) is not np.ndarray or self.packed.shape != (len(weights), 1 << self.bits):
+            return False
+        recounted = (self._recounted(slice(start, start + _ROWS)) for start in blocks)
+        return all(
+            np.array_equal(part[:, :outputs], weights[start : start + _ROWS]) and not part[:, outputs:].any()
+            for start, part in zip(blocks, recounted, strict=True)
+        )
+
+    def _recounted(self, rows: slice) -> Weights:
+        """Return the weights with which some rows of the tables draw each report."""
+        part = AliasTables(self.packed[rows], self.bits)
+        total, capacity = part.threshold, np.uint64(1 << (64 - self.bits))
+        np.add.at(total, (np.arange(len(total))[:, None], part.alias), capacity - total)
+        return total
+
+
+def _packed(weights: Weights, bits: int) -> Weights:
+    """Return the columns of one row: reports below capacity lack weight, which the others give in order.
+
+    What the smaller reports lack and what the others can spare are added up in order. A report gives from where the spare
+    weight of those before it ends. It takes from the one after it what it gave beyond its own.
+    """
+    capacity = np.uint64(1 << (64 - bits))
+    small, large = np.flatnonzero(weights < capacity), np.flatnonzero(weights >= capacity)
+    lacks, spare = capacity - weights[small], np.cumsum(weights[large] - capacity, dtype=np.uint64)
+    lacking = np.cumsum(lacks, dtype=np.uint64)
+    threshold, alias = weights.copy(), np.arange(len(weights))
+    alias[small] = large[np.searchsorted(spare, lacking - lacks)]
+    first = np.searchsorted(lacking, spare, side="right")  # the first report that the spare weight up to here does not fill
+    short = np.flatnonzero(first < len(small))
+    threshold[large] = 0  # it fills its column, and is its own alias
+    threshold[large[short]] = capacity - (lacking[first[short]] - spare[short])
+    alias[large[short]] = large[short + 1]
+    return np.asarray(threshold << np.uint64(bits) | alias.astype(np.uint64), dtype=np.uint64)
 
 
 class DenseChannel(TableChannel):
@@ -183,3 +286,75 @@ def _shared_out(shares: NDArray[np.float64], rest: int) -> Weights:
     out[largest] += np.uint64(more // len(shares))
     out[largest[: more % len(shares)]] += np.uint64(1)
     return out
+
+
+# Tables of weights that a few whole numbers determine: a window that moves evenly, and two reports whose weights move evenly.
+#
+# They take sums, differences and quotients of whole numbers only, so that another program derives the same table:
+# `ldpsql.clients.module`.
+
+
+@dataclass(frozen=True)
+class Window:
+    """Rows of ``bins`` weights, one for each of as many values: ``low`` everywhere, and ``inside`` more within the window.
+
+    A bin that the window covers has ``step`` more than ``low``. With that as the unit of length, the window is ``inside`` long
+    and begins at ``start`` in the first row; it ends as far from the end in the last one, and moves evenly in between.
+    """
+
+    bins: int
+    low: int
+    inside: int
+    step: int
+    start: int
+
+    @classmethod
+    def of(cls, bins: int, grown: float, width: float, first: float, share: int = TOTAL) -> Window:
+        """Return the window of rows that sum to ``share``.
+
+        Args:
+            bins: the number of values, and of reports, at least 2.
+            grown: how many times ``low`` the weight of a covered bin exceeds ``low``, at most.
+            width: the number of bins that the window covers.
+            first: where it begins in the first row, in bins.
+            share: the sum of each row.
+
+        """
+        low = int(share / (bins + grown * width)) + 1
+        inside = share - low * bins
+        step = int(inside / width)
+        return cls(bins, low, inside, step, int(first * step))
+
+    @property
+    def way(self) -> int:
+        """How far the window of the last row lies from that of the first one."""
+        return self.bins * self.step - self.inside - 2 * self.start
+
+    def weights(self) -> Weights:
+        """Return the table."""
+        out = np.full((self.bins, self.bins), self.low, dtype=np.uint64)
+        for value, row in enumerate(out):
+            self._raise(row, self.start + self.way * value // (self.bins - 1))
+        return out
+
+    def _raise(self, row: Weights, begin: int) -> None:
+        """Add the window that begins there to a row."""
+        end = begin + self.inside
+        first, last = begin // self.step, (end - 1) // self.step
+        if first == last:
+            row[first] += np.uint64(self.inside)
+            return
+        row[first] += np.uint64((first + 1) * self.step - begin)
+        row[last] += np.uint64(end - last * self.step)
+        if last - first > 1:  # a step of a window that never covers a bin may be too large for a word
+            row[first + 1 : last] += np.uint64(self.step)
+
+
+def two_reports(bins: int, first: int, share: int = TOTAL) -> Weights:
+    """Return two weights for each of some values: the left one falls evenly from ``first``, the right one rises to it.
+
+    Each row sums to ``share``.
+    """
+    fall = 2 * first - share
+    left = np.array([first - fall * value // (bins - 1) for value in range(bins)], dtype=np.uint64)
+    return np.stack([left, np.array([share - weight for weight in left.tolist()], dtype=np.uint64)], axis=1)

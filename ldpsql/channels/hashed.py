@@ -14,8 +14,69 @@ from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
 from ldpsql.channels.galois import Field, symbols_within
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.randomness import Words, random_words
-from ldpsql.channels.splitmix import hashed, hashing_to, splitmix
 from ldpsql.errors import InternalError, InvalidParameter
+
+# Public hashes: of words, and of values under a seed.
+
+_CACHED = 1 << 13  # words at a time
+_STEPS = tuple(np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_SHIFTS, _HALF = tuple(np.uint64(number) for number in (30, 27, 31)), np.uint64(32)
+
+
+def splitmix(words: Weights) -> Weights:
+    """Return a 64-bit hash of each word: the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
+    z = words + _STEPS[0]
+    z = (z ^ (z >> _SHIFTS[0])) * _STEPS[1]
+    z = (z ^ (z >> _SHIFTS[1])) * _STEPS[2]
+    return z ^ (z >> _SHIFTS[2])
+
+
+def hashed(seeds: Weights, values: Codes, symbols: int) -> Codes:
+    """Return the hash of a value under a seed, 0 .. symbols-1; arguments broadcast. It must never change: reports depend on it.
+
+    >>> hashed(np.arange(4, dtype=np.uint64), np.arange(4, dtype=np.int32), 1000).tolist()
+    [652, 914, 587, 736]
+    """
+    word = splitmix(splitmix(seeds) ^ values.astype(np.uint64))
+    return ((word >> np.uint64(32)) * np.uint64(symbols) >> np.uint64(32)).astype(np.int32)
+
+
+def hashing_to(seeds: Weights, y: Weights, size: int, symbols: int) -> NDArray[np.bool_]:
+    """Return which of the values 0 .. size-1 hash to y under each seed, shape (seeds, size): ``hashed(...) == y``, but quicker.
+
+    Some rows at a time are computed in place, in the cache. A word hashes to y if its upper half lies in one range.
+
+    >>> hashing_to(np.arange(2, dtype=np.uint64), np.array([0, 1], dtype=np.uint64), 4, 2).astype(int).tolist()
+    [[0, 1, 0, 0], [0, 1, 1, 1]]
+    """
+    first, end = (_least(y.astype(np.uint64) + np.uint64(more), symbols)[:, None] for more in (0, 1))
+    begun, width = splitmix(seeds.astype(np.uint64))[:, None], end - first
+    out, rows = np.empty((len(seeds), size), dtype=np.bool_), max(1, _CACHED // size)
+    values, words, shifts = np.arange(size, dtype=np.uint64), *np.empty((2, rows, size), dtype=np.uint64)
+    for start in range(0, len(seeds), rows):
+        part = slice(start, start + rows)
+        word = words[: len(begun[part])]
+        np.bitwise_xor(values, begun[part], out=word)
+        _mix(word, shifts[: len(word)])
+        word >>= _HALF
+        word -= first[part]  # below the range it becomes very large
+        np.less(word, width[part], out=out[part])
+    return out
+
+
+def _least(y: Weights, symbols: int) -> Weights:
+    """Return the least upper half of a word that hashes to y: y * 2^32 / symbols, rounded up."""
+    return ((y << _HALF) + np.uint64(symbols - 1)) // np.uint64(symbols)
+
+
+def _mix(word: Weights, shifted: Weights) -> None:
+    """Hash each word in place, as `splitmix` does; ``shifted`` is overwritten."""
+    word += _STEPS[0]
+    for shift, factor in zip(_SHIFTS, _STEPS[1:], strict=False):
+        word ^= np.right_shift(word, shift, out=shifted)
+        word *= factor
+    word ^= np.right_shift(word, _SHIFTS[-1], out=shifted)
+
 
 _MOST_POINTS = 1 << 25  # of the space in which values are placed: a gigabyte while they are shuffled
 _MOST_KEPT = 1 << 20  # points whose order is kept
@@ -275,3 +336,67 @@ def _digits(numbers: NDArray[np.int64], base: int, count: int) -> Codes:
     """Return the digits of whole numbers, the highest first."""
     places = base ** np.arange(count - 1, -1, -1, dtype=np.int64)
     return (numbers[:, None] // places % base).astype(np.int32)
+
+
+# A hash with two responses: one that a person keeps, and one that is drawn again for every report.
+
+
+@dataclass(frozen=True)
+class RepeatedHash(PrivateHash):
+    """Report a seed and ``again`` of ``response`` of the hash of the value; one report alone is k-RR on the hash.
+
+    Raises:
+        InvalidParameter: unless both responses are k-RR over the same symbols.
+
+    """
+
+    again: KeepOrSpread
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if type(self.again) is not KeepOrSpread or self.again.size != self.response.size:
+            raise InvalidParameter("both responses must be keep-or-spread over the same symbols")
+
+    @classmethod
+    def within(cls, size: int, first: KeepOrSpread, ratio: Fraction) -> RepeatedHash:
+        """Return the channel whose single reports have at most a ratio, made with the largest second response.
+
+        Raises:
+            InvalidParameter: if ``ratio`` is not smaller than that of the first response.
+
+        """
+        # With a = first's keep/spread and r = again's, one report has (a r + g - 1)/(a + r + g - 2) <= ratio: solve for r.
+        a, g = Fraction(first.keep, first.spread), first.size
+        if ratio >= a:
+            raise InvalidParameter("the epsilon of one report must be smaller than the permanent one", "once < permanent")
+        return cls(size, first, KeepOrSpread.within(g, (ratio * (a + g - 2) - g + 1) / (a - ratio)))
+
+    @property
+    def _kept(self) -> int:
+        """Weight, out of 2**128, with which the report is the hash: both keep it, or the second one returns to it."""
+        first, again = self.response, self.again
+        return first.keep * again.keep + (first.size - 1) * first.spread * again.spread
+
+    @property
+    def _other(self) -> int:
+        """Weight, out of 2**128, with which the report is a given other symbol."""
+        return (TOTAL**2 - self._kept) // (self.response.size - 1)  # exact: the others are alike
+
+    @property
+    def ratio(self) -> Fraction:
+        """The seed does not depend on the value, so only the two responses count."""
+        return Fraction(self._kept, self._other)
+
+    @property
+    def hit(self) -> Fraction:
+        """Probability that the report is the hash."""
+        return Fraction(self._kept, TOTAL**2)
+
+    def draw(self, values: Codes, words: Words = random_words) -> Weights:
+        """Draw a seed and both responses: three words each."""
+        seeds = words(len(values))
+        return self.repeated(seeds, self.response.draw(hashed(seeds, values, self.response.size), words), words)
+
+    def repeated(self, seeds: Weights, kept: Codes, words: Words = random_words) -> Weights:
+        """Draw a report of people who keep a seed and the response to its hash."""
+        return np.stack([seeds, self.again.draw(kept, words).astype(np.uint64)], axis=1)

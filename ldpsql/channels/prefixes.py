@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels.base import TOTAL, ChannelOf, Codes, Drawn, Weights, Witness
+from ldpsql.channels.hashed import splitmix
 from ldpsql.channels.keep_or_spread import KeepOrSpread
-from ldpsql.channels.level_draws import levels_of
-from ldpsql.channels.levels import level_shares
+from ldpsql.channels.levels import level_shares, levels_of
 from ldpsql.channels.randomness import Words, random_words
-from ldpsql.channels.splitmix import splitmix
 from ldpsql.errors import InvalidParameter
 
 SEEDS = 1 << 32  # a report names one of as many functions; the other half of its random word decides about the level

@@ -234,7 +234,7 @@ def audit(
     """
     from ldpsql.errors import NotPrivate
     from ldpsql.mechanisms import audit as audits
-    from ldpsql.mechanisms.shuffled import shuffled
+    from ldpsql.mechanisms.information import shuffled
 
     audited = mechanism_from(mechanism)
     with working():

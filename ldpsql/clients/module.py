@@ -20,8 +20,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ldpsql.channels import AnyChannel, Convolution, DenseChannel, KeepOrWindow, KeyValue, PlanarNoise, TableChannel, Weights
+from ldpsql.channels.dense import Window, two_reports
 from ldpsql.channels.exported import exported as written
-from ldpsql.channels.moving import Window, two_reports
 from ldpsql.errors import InvalidParameter, NotApplicable
 from ldpsql.mechanisms.base import CertifiedPairs, CertifiedRow, CertifiedValues, Mechanism, certify
 from ldpsql.mechanisms.families import PlanarMechanism

@@ -7,10 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.moments import Moments
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.product import Product
-from ldpsql.domains.ranges import Bins, Steps, Whole
+from ldpsql.domains.ranges import Bins, Moments, Steps, Whole
 from ldpsql.domains.strings import Strings
 
 _EXACT = 1 << 53  # whole numbers below are exact in every reader of JSON

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.sql_numbers import counted, wide
+from ldpsql.domains.sql_types import counted, wide
 
 
 def cells(columns: int, rows: int) -> Domain:

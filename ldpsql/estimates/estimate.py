@@ -33,12 +33,11 @@ from ldpsql.inference.counting import Described, ReportSource, column_likelihood
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.margins import margin
 from ldpsql.inference.mixed import of_lists
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status, simplex_projection
 from ldpsql.inference.solver.uniqueness import identified, unique
-from ldpsql.inference.some_columns import SomeColumns
+from ldpsql.inference.some_columns import SomeColumns, margin
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 

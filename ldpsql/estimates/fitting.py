@@ -14,7 +14,7 @@ from ldpsql.inference.operators.supports import MOST_PAIRS
 from ldpsql.inference.outcome import Fit
 from ldpsql.mechanisms.base import CertifiedRow, CertifiedStrings, Mechanism, certify
 from ldpsql.names import IBU, INV
-from ldpsql.privacy.owned import of_core
+from ldpsql.privacy.claims import of_core
 from ldpsql.reports import impossible
 
 

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.inference.deadline import check
-from ldpsql.inference.goodness import log_fit_p_value
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status, simplex_projection
-from ldpsql.inference.score_intervals import cut, deviations
+from ldpsql.inference.score_intervals import cut, deviations, log_fit_p_value
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import TOLERANCE, maximum_likelihood
 

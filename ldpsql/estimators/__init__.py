@@ -9,7 +9,6 @@ from __future__ import annotations
 from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable, OutOfTime
 from ldpsql.estimators import sharing
 from ldpsql.estimators.base import Estimator
-from ldpsql.estimators.gains import ALIKE, clear, gained
 from ldpsql.estimators.iteration import IterativeEstimator, StopField
 from ldpsql.estimators.pooling import (
     Blocks,
@@ -25,7 +24,7 @@ from ldpsql.estimators.pooling import (
     until_still_in_blocks,
     with_blocks,
 )
-from ldpsql.estimators.resampling import Split, certain_parts, folds, generator, redrawn, split
+from ldpsql.estimators.resampling import ALIKE, Split, certain_parts, clear, folds, gained, generator, redrawn, split
 from ldpsql.estimators.smoothing import smoothed
 from ldpsql.estimators.tables import TableEstimator, mutual_information, outer, shares_of
 from ldpsql.estimators.trials import COMPARING, compared

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from ldpsql.errors import IllConditioned, NotApplicable
 from ldpsql.estimators.base import Estimator
-from ldpsql.estimators.gains import ALIKE, clear, gained
 from ldpsql.estimators.iteration import IterativeEstimator
-from ldpsql.estimators.resampling import Split
+from ldpsql.estimators.resampling import ALIKE, Split, clear, gained
 from ldpsql.inference.deadline import check, within_part
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.domains.columns import plain
-from ldpsql.domains.distinct import distinct, taken
+from ldpsql.domains.columns import distinct, plain, taken
 from ldpsql.errors import BadCounts
 from ldpsql.inference.operators import Floats
 from ldpsql.reports import of_octets

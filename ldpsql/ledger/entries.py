@@ -19,7 +19,7 @@ from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import ROW, Cost, Policy
 from ldpsql.ledger.seals import State, check_entries, check_release, damaged, enter
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.privacy.owned import of_core
+from ldpsql.privacy.claims import of_core
 
 SHUFFLED = "; shuffled "  # in the text of a claim, before the central epsilon and delta
 

@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import Channel, Codes, Drawn, RepeatedHash
-from ldpsql.channels.splitmix import hashed
+from ldpsql.channels.hashed import hashed
 from ldpsql.engine.identity import Identity
 from ldpsql.errors import ChangedReports, InternalError, InvalidParameter, KeyUnusable, NotPrivate, PolicyMismatch
 from ldpsql.errors.boundary import withheld
@@ -57,8 +57,7 @@ from ldpsql.ledger.people import DIGEST, People, distinct, placed, pseudonyms_of
 from ldpsql.ledger.policy import PERMANENT, ROW, Cost, Policy
 from ldpsql.ledger.spending import AccountKey, accounts_of, spend
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedValues
-from ldpsql.privacy.claims import PureLdp
-from ldpsql.privacy.owned import own_epsilon
+from ldpsql.privacy.claims import PureLdp, own_epsilon
 from ldpsql.registry.agreement import digit_pairs
 from ldpsql.registry.fingerprint import fingerprint, order_of
 from ldpsql.system import is_shared

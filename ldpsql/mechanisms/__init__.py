@@ -34,17 +34,16 @@ from ldpsql.channels import (
     signs_in_blocks,
 )
 from ldpsql.channels.costs import Cost
-from ldpsql.channels.exact import exp_below, log_ratio
+from ldpsql.channels.dense import Window
+from ldpsql.channels.exact import exp_below, highest_log_ratios, log_ratio
 from ldpsql.channels.galois import hash_symbols, prime_power
-from ldpsql.channels.moving import Window
 from ldpsql.channels.plane import clamped_plane, planar_channel
 from ldpsql.channels.prefixes import MOST_VECTORS, dimension, is_prime
-from ldpsql.channels.ratios import highest_log_ratios
 from ldpsql.domains.domain import Domain, DomainField
 from ldpsql.domains.grids import cells, sql_cells
 from ldpsql.domains.product import Product
 from ldpsql.domains.ranges import MAX_VALUES, Whole
-from ldpsql.domains.sql_numbers import after
+from ldpsql.domains.sql_types import after
 from ldpsql.domains.strings import UTF8, Strings
 from ldpsql.errors import InvalidParameter, NotPrivate
 from ldpsql.hooks import API_VERSION, hookimpl
@@ -54,6 +53,7 @@ from ldpsql.mechanisms.families import (
     GridMechanism,
     IntervalMechanism,
     MetricMechanism,
+    OrderedMechanism,
     PlanarMechanism,
     PointsField,
     PriorField,
@@ -62,14 +62,11 @@ from ldpsql.mechanisms.families import (
     window,
 )
 from ldpsql.mechanisms.information import Entropies, RateDistortion, RepeatedError, entropies, rate_distortion, repeated_error
-from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
-from ldpsql.mechanisms.means import piece_readings, pieces, rounding_readings, roundings
-from ldpsql.mechanisms.ordered import OrderedMechanism
+from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism, piece_readings, pieces, rounding_readings, roundings
 from ldpsql.mechanisms.parts import Parts
 from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
-from ldpsql.mechanisms.squares import best_squares, counts_of_squares
-from ldpsql.mechanisms.trees import best_tree, counts_of_levels, node_reports, response_to
+from ldpsql.mechanisms.trees import best_squares, best_tree, counts_of_levels, counts_of_squares, node_reports, response_to
 from ldpsql.privacy.certificate import Certificate
 from ldpsql.privacy.claims import ApproximateLdp, Epsilon, MetricLdp, PureLdp
 from ldpsql.privacy.metric import Grid

@@ -32,15 +32,21 @@ from ldpsql.domains.domain import Domain, DomainField
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PrivacyLeakWarning, raised_by
-from ldpsql.mechanisms.certified import CertifiedMechanism, CertifiedPairs, CertifiedStrings, CertifiedValues
-from ldpsql.mechanisms.certified_row import CertifiedOne, CertifiedRow, certified_row
+from ldpsql.mechanisms.certified import (
+    CertifiedMechanism,
+    CertifiedOne,
+    CertifiedPairs,
+    CertifiedRow,
+    CertifiedStrings,
+    CertifiedValues,
+    certified_row,
+)
 from ldpsql.mechanisms.identity import Same, SpecKey, refuse_overrides, stored
 from ldpsql.mechanisms.owned import own_alphabet, own_layout, own_values
 from ldpsql.mechanisms.parts import Parts, mechanism_of
 from ldpsql.mechanisms.spec import EpsilonField, Spec
 from ldpsql.privacy.certificate import certificate
-from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, PureLdp
-from ldpsql.privacy.owned import own_claim, own_epsilon, own_fraction
+from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, PureLdp, own_claim, own_epsilon, own_fraction
 from ldpsql.reports import Alphabet, PrefixReports, RowReports, SetReports, WordReports
 
 __all__ = [

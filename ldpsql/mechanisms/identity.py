@@ -15,8 +15,7 @@ from ldpsql.domains.product import Product
 from ldpsql.errors import PluginError
 from ldpsql.mechanisms.parts import Parts
 from ldpsql.mechanisms.spec import Spec
-from ldpsql.privacy.claims import Epsilon
-from ldpsql.privacy.owned import of_core
+from ldpsql.privacy.claims import Epsilon, of_core
 
 _PLAIN = (int, str, float, bool, NoneType, Fraction, Domain)
 _FINAL = ("__init__", "__eq__", "__hash__", "given", "to_json", "__str__", "parameters", "model_fields")

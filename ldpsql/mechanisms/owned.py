@@ -21,7 +21,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import InvalidDomain, InvalidParameter
-from ldpsql.privacy.owned import core_type, own_fraction
+from ldpsql.privacy.claims import core_type, own_fraction
 from ldpsql.reports import Alphabet
 from ldpsql.reports.base import FormedReports
 

@@ -10,8 +10,7 @@ from pydantic import Field
 from ldpsql.channels import OneOfRows, Rows
 from ldpsql.domains.product import Product, ProductField
 from ldpsql.mechanisms.base import Mechanism, certify_values
-from ldpsql.mechanisms.certified import CertifiedValues
-from ldpsql.mechanisms.certified_row import largest_of, sum_of
+from ldpsql.mechanisms.certified import CertifiedValues, largest_of, sum_of
 from ldpsql.mechanisms.parts import Nested, PartsField
 from ldpsql.mechanisms.spec import EpsilonField
 from ldpsql.names import ROW_REPORTS, ROW_VALUES

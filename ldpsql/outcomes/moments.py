@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import Floats
-from ldpsql.domains.columns import family, struct_parts
-from ldpsql.domains.distinct import distinct, taken
+from ldpsql.domains.columns import distinct, family, struct_parts, taken
 from ldpsql.errors import BadCounts, InvalidParameter, WrongType
 from ldpsql.quoting import quoted
 from ldpsql.reports import of_octets

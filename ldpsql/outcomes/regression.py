@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.channels import Floats
-from ldpsql.domains.distinct import distinct
+from ldpsql.domains.columns import distinct
 from ldpsql.errors import InvalidParameter, NoReports, NotApplicable
 from ldpsql.estimates.scale import scale_of
 from ldpsql.estimates.shown import Tabular

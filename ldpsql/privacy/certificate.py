@@ -16,12 +16,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ldpsql.channels import TOTAL, ChannelOf, PlanarNoise, TableChannel, Weights, Witness, structure
-from ldpsql.channels.exact import log_ratio
-from ldpsql.channels.ratios import highest_log_ratios
+from ldpsql.channels.exact import highest_log_ratios, log_ratio
 from ldpsql.errors import InternalError, NotPrivate
-from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp
+from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp, own_claim
 from ldpsql.privacy.metric import Grid, Line
-from ldpsql.privacy.owned import own_claim
 from ldpsql.privacy.planar import kept_by
 
 Channel: TypeAlias = ChannelOf[Any]

@@ -19,7 +19,7 @@ from ldpsql.privacy.exported import exported as exported_claim
 from ldpsql.privacy.exported import exported_ratio
 from ldpsql.registry.fingerprint import digits_of
 from ldpsql.reports.exported import exported as exported_reports
-from ldpsql.settings.json_text import read_json
+from ldpsql.settings.sections import read_json
 
 FORMAT, VERSION = "ldpsql.mechanism", 1
 _EXAMPLE = "write one with: ldpsql describe -m city -o city.json"

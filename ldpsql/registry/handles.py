@@ -24,8 +24,7 @@ from ldpsql.estimates.estimate import check_single
 from ldpsql.estimates.question import Asked
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, operator_of
-from ldpsql.inference.levels import Unperturbed
-from ldpsql.inference.mixed import Mixed
+from ldpsql.inference.mixed import Mixed, Unperturbed
 from ldpsql.mechanisms.base import Mechanism, certify, certify_values
 from ldpsql.mechanisms.identity import SpecKey
 from ldpsql.mechanisms.parts import Parts, parts_of

@@ -1,4 +1,4 @@
-"""Forms of reports that are not values of a domain: how they look in a column, and how they are read back; one form per file.
+"""Forms of reports that are not values of a domain: how they look in a column, and how they are read back.
 
 If there are too many reports to number, they are rows of 64-bit words; others are positions, like the values of a `Domain`.
 New files here are found automatically: SQL derives all it needs from the declarations of a form, see `MarkedReports`.
@@ -15,13 +15,10 @@ import pyarrow as pa
 
 from ldpsql.domains.domain import Domain
 from ldpsql.reports.base import MarkedReports, NumberedReports, WordReports, impossible
-from ldpsql.reports.hashed import HashReports, ListedHashReports
-from ldpsql.reports.nodes import NodeReports
+from ldpsql.reports.nodes import NodeReports, PrefixReports
 from ldpsql.reports.pairs import BinReports, PairReports, SignReports
-from ldpsql.reports.prefixes import PrefixReports
 from ldpsql.reports.rows import RowReports
-from ldpsql.reports.sets import SetReports, octets, of_octets
-from ldpsql.reports.symbols import SymbolReports
+from ldpsql.reports.sets import HashReports, ListedHashReports, SetReports, SymbolReports, octets, of_octets
 
 __all__ = [
     "FORMS",

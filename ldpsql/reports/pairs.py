@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import Drawn, Floats
 from ldpsql.domains.columns import plain, struct_parts
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.sql_numbers import counted
+from ldpsql.domains.sql_types import counted
 from ldpsql.quoting import quoted
 from ldpsql.reports.base import NumberedReports, impossible
 

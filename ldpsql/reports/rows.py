@@ -17,8 +17,7 @@ from ldpsql.domains.columns import struct_parts
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import ImpossibleReport
 from ldpsql.reports.base import FormedReports, NumberedReports
-from ldpsql.reports.hashed import HashReports
-from ldpsql.reports.sets import SetReports
+from ldpsql.reports.sets import HashReports, SetReports
 
 Part = Any  # Alphabet, which is defined in terms of this class
 

@@ -6,6 +6,7 @@ This module is imported only when there is a file to read: pydantic takes longer
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
@@ -13,7 +14,27 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
 
 from ldpsql.errors import BadSettings
-from ldpsql.settings.json_text import read_json
+
+# JSON text that every reader reads alike: no name of an object occurs twice.
+
+
+def read_json(text: str) -> Any:
+    """Return what JSON text holds.
+
+    Of a name that occurs twice, Python takes the last value, and other programs and people may take the first one.
+
+    Raises:
+        ValueError, RecursionError: if it cannot be read, or a name occurs twice in an object.
+
+    """
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return members
 
 
 def _beside_the_file(path: str, info: ValidationInfo) -> str:

@@ -18,7 +18,7 @@ from ldpsql.engine.sql_struct import columns_of, long_domains, struct_sql
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, OtherMechanism, RowBudgetExceeded, SourceRefused
 from ldpsql.errors.wording import of_macro
 from ldpsql.mechanisms.base import Mechanism
-from ldpsql.mechanisms.ordered import OrderedMechanism
+from ldpsql.mechanisms.families import OrderedMechanism
 from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.declared import DECLARATIONS, NAME

@@ -12,7 +12,7 @@ from __future__ import annotations
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import DenseOperator
-from ldpsql.mechanisms.sampling import plausible
+from ldpsql.mechanisms.audit import plausible
 from ldpsql.privacy.certificate import certificate
 from ldpsql.testing.channels import check_rows, check_sampler
 from ldpsql.testing.enumeration import Enumeration, enumerated

@@ -19,9 +19,9 @@ from ldpsql.channels import (
     Sets,
     TableChannel,
 )
-from ldpsql.inference.goodness import log_fit_p_value
 from ldpsql.inference.operators import Floats, Ints
-from ldpsql.mechanisms.sampling import chosen_sets, expected_shares, levels_follow, plausible, prefixes_follow, reports_of
+from ldpsql.inference.score_intervals import log_fit_p_value
+from ldpsql.mechanisms.audit import chosen_sets, expected_shares, levels_follow, plausible, prefixes_follow, reports_of
 
 FALSE_ALARM = 1e-9  # probability that a correct sampler is refused, for each value
 _CELLS = 1 << 24  # supports that are unpacked at a time

@@ -283,7 +283,7 @@ MUTANTS = (
         "tests/test_table_answers.py::test_conditional_means_variances_and_quantiles_are_those_of_the_estimated_table",
     ),
     Mutant(
-        "ldpsql/inference/margins.py",
+        "ldpsql/inference/some_columns.py",
         "keep = whole.keep + (others - 1) * whole.spread",
         "keep = whole.keep + others * whole.spread",
         "margins of joint k-RR are kept too often",

@@ -78,7 +78,7 @@ MUTANTS = (
         "tests/test_channels.py::test_draws_that_share_words_have_exactly_the_weights_of_the_channel",
     ),
     Mutant(
-        "ldpsql/channels/alias.py",
+        "ldpsql/channels/dense.py",
         "(word << np.uint64(self.bits)) < (entry & ~low), column, other",
         "(word << np.uint64(self.bits)) <= (entry & ~low), column, other",
         "tables of any channel draw one word in 2**64 for the wrong report",
@@ -99,7 +99,7 @@ MUTANTS = (
         "tests/test_structures.py::test_independent_bits_are_their_weights_over_all_bit_strings",
     ),
     Mutant(
-        "ldpsql/channels/subsets.py",
+        "ldpsql/channels/hadamard.py",
         "    if len(tied):",
         "    if False:",
         "subsets with equal keys have more values than chosen",
@@ -127,14 +127,14 @@ MUTANTS = (
         "tests/test_maps.py::test_the_sampler_moves_every_value_by_its_weights",
     ),
     Mutant(
-        "ldpsql/channels/level_draws.py",
+        "ldpsql/channels/levels.py",
         "whole = halves[unsure] << _HALF | words(len(unsure)) >> _HALF",
         "whole = halves[unsure] << _HALF",
         "seeds of levels near an edge are decided by half a word",
         "tests/test_hierarchy.py::test_the_sampler_itself_has_these_probabilities_by_an_independent_derivation",
     ),
     Mutant(
-        "ldpsql/channels/level_draws.py",
+        "ldpsql/channels/levels.py",
         "steps = words(len(levels)) // self._spreads.take(levels)",
         "steps = words(len(levels)) // self._spreads[0]",
         "all levels lie as often as the first one",

@@ -11,7 +11,7 @@ import numpy as np
 
 from ldpsql import Estimator, Likelihood, certify
 from ldpsql.inference.operators import DenseOperator
-from ldpsql.inference.operators.bin_bits import one_key
+from ldpsql.inference.operators.supports import one_key
 from ldpsql.registry.registry import registry
 
 BINS = 64

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldpsql.caches import ByteCache
-from ldpsql.estimators.sharing.cells import by_rows
-from ldpsql.estimators.sharing.dispersion import CLASSES
+from ldpsql.estimators.sharing.cells import CLASSES, by_rows
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, Operator
 

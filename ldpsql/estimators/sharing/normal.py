@@ -9,8 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ldpsql.caches import ByteCache
-from ldpsql.estimators.gains import gained
-from ldpsql.estimators.resampling import split
+from ldpsql.estimators.resampling import gained, split
 from ldpsql.estimators.sharing.directions import Coefficients, among_others, probable
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats

@@ -14,7 +14,7 @@ from ldpsql.channels import TOTAL, Codes, Floats, KeepOrSpread, Levels
 from ldpsql.channels.level_hashes import Response
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Ends, Operator, digest, operator
-from ldpsql.inference.operators.extended import ExtendedOperator
+from ldpsql.inference.operators.merged import ExtendedOperator
 from ldpsql.inference.operators.ranges import Parents, Ranges, Tree, range_variances
 from ldpsql.inference.operators.stack import StackOperator
 

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, Floats, OrthogonalHash
 from ldpsql.channels.galois import Elements, Field, coordinatewise
-from ldpsql.channels.splitmix import splitmix
+from ldpsql.channels.hashed import splitmix
 from ldpsql.inference.operators.base import Operator, operator
-from ldpsql.inference.operators.octets import Octets, packed
-from ldpsql.inference.operators.supports import CELLS, SetOperator
+from ldpsql.inference.operators.supports import CELLS, Octets, SetOperator, packed
 
 _LISTED = 1 << 18  # values times reports, up to which products with the sets took less time than characters
 

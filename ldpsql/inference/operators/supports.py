@@ -8,17 +8,77 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property, singledispatch
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels import Floats, SetChannel
-from ldpsql.channels.splitmix import splitmix
+from ldpsql.channels import TOTAL, BinBits, Drawn, Floats, IndependentBits, SetChannel, SignedBits
+from ldpsql.channels.costs import Cost
+from ldpsql.channels.hashed import splitmix
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
-from ldpsql.inference.goodness import known_law, log_p_within
-from ldpsql.inference.operators.base import Ends, Operator, digest
-from ldpsql.inference.operators.octets import Octets, unpacked
+from ldpsql.inference.operators.base import Ends, Operator, PairOperator, digest
+from ldpsql.inference.operators.dense import DenseOperator
+from ldpsql.inference.score_intervals import known_law, log_p_within
+
+# Sets of values as bits, eight values to an octet.
+
+Octets: TypeAlias = NDArray[np.uint8]
+
+_CACHED = 1 << 17  # cells packed at a time
+
+
+def check_number(channel: SetChannel, reports: int) -> None:
+    """Return if so many reports can be kept.
+
+    Raises:
+        InvalidParameter: if they would take more than two gibibytes.
+
+    """
+    Cost(bytes=reports * channel.inputs / 8).check(
+        f"a table of {reports:,} different reports about {channel.inputs:,} values",
+        "for so many values use olh, whose orthogonal seeds are counted; ldpsql.partial_supports inverts bit vectors",
+    )
+
+
+def packed(channel: SetChannel, drawn: Drawn) -> Octets:
+    """Return the sets of these reports, shape (octets, reports): bit i of octet b is set if value 8 b + i is a member.
+
+    Raises:
+        InvalidParameter: if they would take more than two gibibytes.
+
+    """
+    check_number(channel, len(drawn))
+    out = np.empty((-(-channel.inputs // 8), len(drawn)), dtype=np.uint8)
+    step = max(1, _CACHED // channel.inputs)
+    for start in range(0, len(drawn), step):
+        check()
+        part = slice(start, start + step)
+        out[:, part] = channel.octets(drawn[part])
+    return out
+
+
+def collapsed(octets: Octets, counts: Floats) -> tuple[Octets, Floats]:
+    """Return the distinct sets with their added counts; the arguments themselves if nearly all sets must differ."""
+    if len(octets) > 3 or 256 ** len(octets) > 16 * octets.shape[1]:
+        return octets, counts  # nearly all sets differ
+    codes = sum(row.astype(np.int64) << 8 * b for b, row in enumerate(octets))
+    added: Floats = np.bincount(codes, weights=counts).astype(np.float64)
+    seen = np.flatnonzero(added)
+    return ((seen >> 8 * np.arange(len(octets))[:, None]) & 255).astype(np.uint8), added[seen]
+
+
+def unpacked(octets: Octets, size: int, among: NDArray[np.int64] | slice) -> NDArray[np.bool_]:
+    """Return which of the values ``among``, out of ``size``, are in the sets: shape (values, reports).
+
+    Of a few values, only their octets are read.
+    """
+    if isinstance(among, np.ndarray) and 8 * len(among) < size:
+        places = (among & 7).astype(np.uint8)[:, None]
+        return (octets[among >> 3] >> places & np.uint8(1)).view(np.bool_)
+    return np.unpackbits(octets, axis=0, count=size, bitorder="little")[among].view(np.bool_)
+
 
 _BLOCK = 1 << 16  # reports at a time, so that the sums stay in the cache
 _ROWS = 512  # octets of them between two looks at the clock
@@ -306,3 +366,133 @@ class SupportOperator(SetOperator):
 def observed(channel: SetChannel, octets: Octets) -> SupportOperator:
     """Return the operator of these observed sets of a channel, as `packed` returns them."""
     return SupportOperator(channel, octets)
+
+
+# The likelihood of bits of neighbouring bins: support sets in which each key shows one number, or nothing.
+
+
+class BinOperator(SupportOperator, PairOperator):
+    """One column for each observed report; the numbers that keys show determine more than its support."""
+
+    def __init__(self, channel: BinBits, octets: Octets) -> None:
+        super().__init__(channel, octets)
+        self.channel, self.keys = channel, channel.keys
+        self._range = self._miss * channel.mixed / TOTAL, self._hit
+
+    @cached_property
+    def _numbers(self) -> NDArray[np.int16]:
+        """The number that each report shows at each key, ``places`` for nothing, shape (keys, reports)."""
+        parts = [self.channel.numbers(members.T).T.astype(np.int16) for _, members in self._unpacked()]
+        return np.concatenate(parts, axis=1)
+
+    def shown(self, w: Floats) -> Floats:
+        """Return the weight of the reports that show each number at each key, (groups, reports) -> (groups, numbers)."""
+        places = self.channel.places
+        each = [[np.bincount(key, weights, places + 1)[:places] for key in self._numbers] for weights in w]
+        return np.array(each, dtype=np.float64).reshape(len(w), -1)
+
+    def of_keys(self, counts: Floats) -> tuple[SupportOperator, Floats]:
+        """Return the likelihood of the keys alone, and the counts of its reports: unary encoding of a key."""
+        law = self.channel.key_law()
+        weights = (round(chance * TOTAL) for chance in (law.other + law.lift, law.other))
+        shown = np.packbits(self._numbers < self.channel.places, axis=0, bitorder="little")
+        octets, sums = collapsed(shown, counts)
+        return SupportOperator(IndependentBits(self.keys, *weights), octets), sums
+
+    @cached_property
+    def of_one(self) -> DenseOperator:
+        """The likelihood of what one key shows."""
+        return one_key(self.channel)
+
+    @cached_property
+    def _moves(self) -> Floats:
+        """By how much the chance of each number of a key grows with the share of each of its bins."""
+        return np.asarray(self.of_one.matrix()[:-1, :-1] - self.channel.spread / TOTAL)
+
+    @cached_property
+    def condition(self) -> float:
+        """The condition number of the numbers of one key, as keys are inverted on their own."""
+        return float(np.linalg.cond(self._moves))
+
+    @cached_property
+    def influence(self) -> float:
+        """A report shows a number at a key, or nothing there."""
+        inverse = np.pad(np.linalg.pinv(self._moves), ((0, 1), (0, 0)))
+        return float((inverse.max(axis=0) - inverse.min(axis=0)).max())
+
+    def invert(self, shares: Floats) -> Floats:
+        """Return the least-squares inverse of the numbers that each key shows.
+
+        Raises:
+            IllConditioned: if it drowns the estimate in noise.
+
+        """
+        self.check_condition()
+        moved = self.shown(shares).reshape(len(shares), self.keys, -1) - self.channel.spread / TOTAL
+        return np.asarray(moved @ np.linalg.pinv(self._moves)).reshape(len(shares), -1)
+
+
+def one_key(channel: BinBits) -> DenseOperator:
+    """Return the likelihood of what one key shows: values are its bins and "another key", reports its numbers and nothing."""
+    apart = np.append(np.full(channel.places, channel.spread / TOTAL), 1.0 - float(channel.key_law().other))
+    moved = np.zeros((channel.bins + 1, channel.places + 1))
+    moved[:-1, :-1] = channel.patterns()[:-1].T * (channel.near / TOTAL)
+    return DenseOperator(apart * (1.0 - moved.sum(axis=1, keepdims=True)) + moved)
+
+
+@observed.register
+def _(channel: BinBits, octets: Octets) -> SupportOperator:
+    return BinOperator(channel, octets)
+
+
+# The likelihood of signed bits: support sets in which the two symbols of a key exclude each other.
+
+
+class SignedOperator(SupportOperator, PairOperator):
+    """One column for each observed report; only the inverse differs from that of other support sets."""
+
+    def __init__(self, channel: SignedBits, octets: Octets) -> None:
+        super().__init__(channel, octets)
+        self.hit, self.miss, self.crossed = float(channel.hit), float(channel.miss), float(channel.crossed)
+        self._range = min(self.miss, self.crossed), self.hit
+
+    @property
+    def apart(self) -> float:
+        """How fast the share of + minus that of - at a key grows with the difference of its symbols."""
+        return self.hit - self.crossed
+
+    @property
+    def lifted(self) -> float:
+        """How fast the share of either sign at a key grows with the sum of its symbols."""
+        return self.hit + self.crossed - 2 * self.miss
+
+    @cached_property
+    def condition(self) -> float:
+        """Expected support counts have the eigenvalues of differences, of sums, and of the sum of all symbols."""
+        eigenvalues = np.abs([self.apart, self.lifted, self.lifted + self.inputs * self.miss])
+        return float(eigenvalues.max() / eigenvalues.min())
+
+    @cached_property
+    def influence(self) -> float:
+        """A report shows a symbol, the opposite one, or neither: the largest difference between two of these."""
+        return max(1.0 / abs(self.apart), (1.0 / abs(self.apart) + 1.0 / abs(self.lifted)) / 2)
+
+    def shown(self, w: Floats) -> Floats:
+        """Return the weight of the reports that support each symbol."""
+        return self.supported(w)
+
+    def invert(self, shares: Floats) -> Floats:
+        """Return half the inverted sum of the shares of both signs of a key, plus or minus half their inverted difference.
+
+        Source: Gu, Li, Cheng, Xiong, Cao, "PCKV", USENIX Security 2020, equation 9.
+        """
+        supported = self.supported(shares)
+        plus, minus = supported[..., 0::2], supported[..., 1::2]
+        both = (plus + minus - 2 * self.miss) / self.lifted
+        apart = (plus - minus) / self.apart
+        return np.stack([both + apart, both - apart], axis=-1).reshape(supported.shape) / 2
+
+
+@observed.register
+def _(channel: SignedBits, octets: Octets) -> SupportOperator:
+    return SignedOperator(channel, octets)

@@ -7,7 +7,7 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.splitmix import splitmix
+from ldpsql.channels.hashed import splitmix
 from ldpsql.errors import OutOfTime
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.solver.limits import Limits
