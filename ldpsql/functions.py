@@ -33,6 +33,7 @@ from ldpsql.engine.arguments import (
 )
 from ldpsql.engine.asking import answering, as_structs, sql_type
 from ldpsql.engine.forms import (
+    PLAIN_TEXT,
     counted_by_form,
     drawn_by_form,
     kind_of_reports,
@@ -165,6 +166,7 @@ __all__ = [
     "GUARDS",
     "MECHANISMS",
     "OF_PLACES",
+    "PLAIN_TEXT",
     "ROW",
     "SHARES",
     "SOURCES",

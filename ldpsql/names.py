@@ -9,10 +9,10 @@ BEST, EMS, IBU, INV, INV_N, INV_P = "best", "ems", "ibu", "inv", "inv_n", "inv_p
 SHARES = "estimate"  # the question that all estimators answer
 
 ALLOWED = "__ldp_allowed"  # (handle, drawn, statement): the handle, or an error if a policy refuses the draw
-ANSWER_TYPE = "__ldp_answer_type"  # (question, type of the mechanism, names of columns, type of the reports)
+ANSWER_TYPE = "__ldp_answer_type"  # (question, type of the mechanism, its text, names of columns, type of the reports)
 ASK = "__ldp_ask"  # (question, mechanism, type of the reports, estimator, its options, arguments): the handle of the question
 COMPARED = "__ldp_compared"  # (counts, handle, counts, handle): the difference between two groups
-STRUCT = "ldp._struct"  # (mechanism): as a STRUCT, also if it is text
+TEXT = "ldp._text"  # (mechanism): its text; NULL if it is not text
 AGREED = "ldp._agreed"  # (reports, name, mechanism): true, or an error if another mechanism is recorded for the column
 COLUMN_NAME = "ldp._name"  # (report): text with the name of the column
 COUNTS = "ldp.counts"  # (report, keep): aggregate

@@ -287,7 +287,7 @@ def test_an_epsilon_too_small_for_the_domain_is_refused_in_plain_words(epsilon: 
 @pytest.mark.parametrize(
     "call",
     ["__ldp_outcome([1], NULL, {m}, {{'mechanism': NULL}})", "__ldp_outcome([1], NULL, {m}, NULL)",
-     "__ldp_regressed([1], NULL, {m}, {{'of': NULL}})", "__ldp_values_type(NULL, 18)", "__ldp_missing(NULL, NULL, NULL)",
+     "__ldp_regressed([1], NULL, {m}, {{'of': NULL}})", "__ldp_values_type(NULL, NULL, 18)", "__ldp_missing(NULL, NULL, NULL)",
      "__ldp_learn([MAP {{'a': 1::UBIGINT}}], NULL, NULL)", "__ldp_learn([MAP {{'a': 1::UBIGINT}}], NULL, 'x')",
      "__ldp_drawn_by(NULL, [], NULL, {m})", "__ldp_drawn_by('a', ['b', NULL], [NULL], {m})",
      "__ldp_parts([-1])", "__ldp_parts([NULL, 1])", "__ldp_parts([18446744073709551615::UBIGINT])",
@@ -301,5 +301,5 @@ def test_a_function_of_the_macros_refuses_other_options_in_one_sentence(con: Duc
 
 def test_a_question_that_a_column_names_is_not_shown(con: DuckDBPyConnection) -> None:
     with pytest.raises(duckdb.Error, match=r"\[LDP201\]") as refused:
-        con.execute(f"SELECT system.main.__ldp_answer_type(x, x, x, x) FROM (SELECT '{CANARY}' AS x)").fetchall()
+        con.execute(f"SELECT system.main.__ldp_answer_type(x, x, x, x, x) FROM (SELECT '{CANARY}' AS x)").fetchall()
     assert CANARY not in str(refused.value).partition("LINE 1")[0]

@@ -11,7 +11,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.engine import forms
 from ldpsql.engine.kinds import KINDS, mark_of
-from ldpsql.functions import Macros, Scalar, registry
+from ldpsql.functions import Macros, registry
 from ldpsql.reports import FORMS, MarkedReports
 
 SIGNATURES = Path(__file__).parent / "data" / "signatures.txt"
@@ -119,15 +119,15 @@ def test_a_form_gets_its_functions_and_overloads(monkeypatch: pytest.MonkeyPatch
 
     assert Bytes.marker == "{'bytes': 1}"
     monkeypatch.setattr(forms, "FORMS", {"bytes": Bytes})
-    made = forms.drawn_by_form("_report", "__ldp_perturb", ("x", "handle"), lambda _, kind: lambda: kind)
-    assert [(one.name, one.function(), one.returns, one.draws) for one in made if isinstance(one, Scalar)] == [
+    made = forms.scalars_by_form("__ldp_perturb", lambda _, kind: lambda: kind)
+    assert [(one.name, one.function(), one.returns, one.draws) for one in dict.fromkeys(made.values())] == [
         ("__ldp_perturb_bytes", pa.binary(), "BLOB", True),
         *((f"__ldp_perturb_{mark_of(kind)}", arrow, kind, True) for kind, arrow in KINDS.items()),
         ("__ldp_perturb_columns", pa.string(), "VARCHAR", True),  # of rows, as JSON
         ("__ldp_perturb", pa.int32(), "INTEGER", True),
     ]
-    (macro,) = [one.text for one in made if isinstance(one, Macros)]
-    assert "(x, handle, reports, kind STRUCT(bytes INTEGER)) AS __ldp_perturb_bytes(x, handle)" in macro
+    macro = forms.drawn_by_form("_report", made, ("x",), "x, number(m)").text
+    assert "(x, m, kind STRUCT(bytes INTEGER)) AS __ldp_perturb_bytes(x, number(m))" in macro
     assert "(report BLOB, keep) AS count(report) FILTER (WHERE keep)" in forms.counted_by_form().text
     assert "(cell, reports STRUCT(bytes INTEGER)) AS cell.report_text" in forms.shown_by_form().text
 

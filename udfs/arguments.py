@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.functions import (
+    PLAIN_TEXT,
     SOURCES,
     Column,
     Handles,
@@ -20,8 +21,11 @@ from ldpsql.functions import (
     Scalar,
     Texts,
     as_struct,
+    fields_of,
     guarded,
     hookimpl,
+    kind_of_reports,
+    names_withheld,
     pattern_of,
     plain,
     python_value,
@@ -32,7 +36,8 @@ from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, certify
 
 _COLUMN = re.compile(
     r"U?(?:TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|BOOLEAN|BLOB|UUID|INTERVAL|DATE|TIME.*|DECIMAL\(.*|.*\]"
-    r'|STRUCT\((?:"?[\w ]+"? (?:VARCHAR|ENUM\(.*\))|"ldpsql:.*)\)',
+    # A string as DuckDB casts it for an overload: no constant, and no parameter of a macro that is being created.
+    r'|STRUCT\("CAST\((?!""0_macro)[^\'()]+ AS VARCHAR\)" VARCHAR\)|STRUCT\("ldpsql:.*\)',
     re.DOTALL,
 )
 
@@ -50,20 +55,22 @@ def struct_type(texts: Column) -> pa.Array:
 
 
 @guarded
-def values_type(types: Texts, ofs: Column, records: Texts) -> pa.Array:
+def values_type(types: Texts, texts: Texts, ofs: Column, records: Texts) -> pa.Array:
     """Return the type of a list of the values of each mechanism, or of the mechanisms of levels, as from_json reads it.
 
     Args:
-        types: the type of the STRUCT of a mechanism, or of a MAP or a STRUCT of mechanisms, in SQL.
+        types: the type of a mechanism, or of a MAP or a STRUCT of mechanisms, in SQL.
+        texts: the mechanism, if it is text.
         ofs: the name of a column of a table; anything else stands for the values themselves.
         records: the types of the reports or of their counts, which may record what drew them; NULL if they do not matter.
 
     """
     if types.null_count:
         raise InvalidParameter("the type of a mechanism is NULL", "call a macro of ldp, which passes typeof(m)")
-    columns = plain(types), plain(ofs), plain(records)
+    columns = map(plain, (types, texts, ofs, records))
     rows = zip(*([python_value(value) for value in column] for column in columns), strict=True)
-    return pa.array([json.dumps([values_type_of(*row)]) for row in rows], pa.string())
+    with names_withheld():
+        return pa.array([json.dumps([values_type_of(*row)]) for row in rows], pa.string())
 
 
 @guarded
@@ -71,8 +78,8 @@ def mechanism_kind(kinds: Texts) -> pa.Array:
     """Return a pattern that matches anything, if a mechanism may have each of these types.
 
     Args:
-        kinds: the types in SQL; that of a row of a string has the name of the column, or the SQL of any other string, which
-            DuckDB knows while it binds a statement.
+        kinds: the types in SQL; that of a row of a string has the SQL of the string, which DuckDB knows while it binds a
+            statement.
 
     """
     for kind in plain(kinds).to_pylist():
@@ -82,6 +89,25 @@ def mechanism_kind(kinds: Texts) -> pa.Array:
                 "the column comes first, and a macro has brackets: ldp.perturb(city, city())",
             )
     return pa.array([".*"] * len(kinds), pa.string())
+
+
+@guarded
+def report_kind(types: Texts, texts: Texts) -> pa.Array:
+    """Return a type that chooses how reports are drawn, as from_json reads it: that of the ``reports`` of each mechanism.
+
+    Args:
+        types: the types of the mechanisms in SQL.
+        texts: the mechanisms that are text; NULL for any other.
+
+    """
+    mechanism_kind(types)
+    rows = zip(plain(types).to_pylist(), plain(texts), strict=True)
+    return pa.array([json.dumps(_kind_of_reports(*row)) for row in rows], pa.string())
+
+
+def _kind_of_reports(type_in_sql: str, text: pa.Scalar) -> str:
+    kind = kind_of_reports(read_mechanism(text)) if text.is_valid else fields_of(type_in_sql).get("reports", '"NULL"')
+    return PLAIN_TEXT if kind in ("VARCHAR[]", '"NULL"') else kind  # NULL is refused when the mechanism is read
 
 
 @guarded
@@ -113,6 +139,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     return [
         Scalar("__ldp_place", place, "VARCHAR"),
         Scalar("__ldp_mechanism_kind", mechanism_kind, "VARCHAR"),
+        Scalar("__ldp_report_kind", report_kind, "VARCHAR"),
         Scalar("__ldp_mechanism_values", values, "VARCHAR"),
         Scalar("__ldp_mechanism_type", struct_type, "VARCHAR"),
         Scalar("__ldp_values_type", values_type, "VARCHAR"),

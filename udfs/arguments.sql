@@ -1,23 +1,29 @@
 -- The type of a row of an expression, which holds the name of the column. typeof() evaluates nothing: it does not draw.
 CREATE OR REPLACE MACRO ldp._name(report) AS typeof((SELECT one FROM (SELECT report) AS one));
--- A mechanism as a STRUCT. If it is a string, the type of the domain is known only when DuckDB binds the statement: from_json
--- then reads it from the JSON that Python returns. Only the type of `kind` matters. || keeps CREATE MACRO from binding a string
--- that does not exist yet.
-CREATE OR REPLACE MACRO ldp._read
-    (m, kind VARCHAR) AS from_json(
-        __ldp_mechanism_values(m || regexp_extract('', __ldp_mechanism_kind(ldp._name(m)))), __ldp_mechanism_type(m || '')
-    ),
-    (m, kind) AS m;
+-- The text of a mechanism that is text, or else NULL: the type of any other says enough.
+CREATE OR REPLACE MACRO ldp._text_of
+    (m VARCHAR) AS m || regexp_extract('', __ldp_mechanism_kind(ldp._name(m))),
+    (m) AS NULL::VARCHAR;
 -- The type of an aggregate, such as any_value(m), is not known here, and DuckDB would assume the only type that an overload names.
+CREATE OR REPLACE MACRO ldp._text
+    (m MAP(VARCHAR, VARCHAR)) AS NULL::VARCHAR,
+    (m) AS ldp._text_of(m);
+-- A mechanism as a STRUCT. If it is text, the type of the domain is known only when DuckDB binds the statement: from_json then reads
+-- it from the JSON that Python returns. Only the type of `kind` matters. || keeps CREATE MACRO from binding text that does not exist yet.
+CREATE OR REPLACE MACRO ldp._read
+    (m, kind VARCHAR) AS from_json(__ldp_mechanism_values(ldp._text_of(m)), __ldp_mechanism_type(m || '')),
+    (m, kind) AS m;
 CREATE OR REPLACE MACRO ldp._typed
     (m, kind MAP(VARCHAR, VARCHAR)) AS m,
     (m, kind) AS ldp._read(m, kind);
 CREATE OR REPLACE MACRO ldp._struct(m) AS ldp._typed(m, m);
+-- NULL in a type that chooses how the reports of m are drawn.
+CREATE OR REPLACE MACRO ldp._report_kind(m) AS from_json('null', '' || __ldp_report_kind(typeof([m][1]), ldp._text_of(m)));
 -- An empty list of the type of the values of m, or of the column of a table that is named. m may be the mechanisms of levels: a MAP
 -- or a STRUCT. typeof() evaluates nothing. The subscripts and || keep CREATE MACRO from binding what does not exist yet.
 CREATE OR REPLACE MACRO ldp._column_kind(m, of) AS
-    from_json('[]', '' || __ldp_values_type(typeof([ldp._struct(m)][1]), [of][1], NULL));
-CREATE OR REPLACE MACRO ldp._kind(m) AS from_json('[]', '' || __ldp_values_type(typeof([ldp._struct(m)][1]), NULL, NULL));
+    from_json('[]', '' || __ldp_values_type(typeof([m][1]), ldp._text(m), [of][1], NULL));
+CREATE OR REPLACE MACRO ldp._kind(m) AS from_json('[]', '' || __ldp_values_type(typeof([m][1]), ldp._text(m), NULL, NULL));
 -- A value in the type of another. A mechanism without a domain has values of the type "NULL", which nothing can be cast to.
 CREATE OR REPLACE MACRO ldp._of_kind
     (value, kind "NULL") AS value,
@@ -79,3 +85,13 @@ CREATE OR REPLACE MACRO ldp._drew
     (report, m, kind MAP(VARCHAR, VARCHAR)) AS __ldp_drew(typeof(report), __ldp_source(m, NULL)),
     (report, m, kind) AS ldp._drew_if_false(report, m);
 CREATE OR REPLACE MACRO ldp._compared(counts, m) AS CASE WHEN ldp._drew(counts, m, m) THEN counts END;
+
+-- A handle that must be the same for all rows of a statement. strftime reads its format when a statement is bound, even if the
+-- optimizer is off, so each expression of each statement gets its own number. now() is the start of the transaction.
+CREATE OR REPLACE MACRO ldp._same(handle) AS __ldp_same(
+    handle, system.main.strftime(DATE '2000-01-01', __ldp_expression(0)), system.main.epoch_us(system.main.now())
+);
+-- If attach was called with a ledger, _guard() is its number, and only an open release can draw. The policies of the tables that the
+-- statement reads must allow what it draws: 'reports', 'permanent' ones, those of a map of 'levels', or {"column": ..., "keep": [...]}.
+CREATE OR REPLACE MACRO ldp._draws_by(handle, drawn := 'reports') AS ldp._allowed(__ldp_draws(ldp._same(handle), ldp._guard()), drawn);
+CREATE OR REPLACE MACRO ldp._draws(m) AS ldp._draws_by(__ldp_drawn(m));

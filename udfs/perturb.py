@@ -28,6 +28,7 @@ from ldpsql.functions import (
     learn,
     naming_column,
     plain,
+    scalars_by_form,
     statement_of,
 )
 from ldpsql.mechanisms import NotPrivate, certify
@@ -110,7 +111,8 @@ def draws(handles: Handles, guards: Wholes) -> pa.Array:
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
-_BY_FORM = drawn_by_form("_report", "__ldp_perturb", ("x", "handle"), drawing_reports)
+_BY_FORM = scalars_by_form("__ldp_perturb", drawing_reports)
+_OF_LEVEL = "__ldp_level(level, ldp._allowed(ldp._same(__ldp_mixture(m)), 'levels'), ldp._guard())"
 
 
 @hookimpl
@@ -121,6 +123,8 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_same", same, "BIGINT"),
         Scalar("__ldp_allowed", allowed, "BIGINT"),
         Scalar("__ldp_draws", draws, "BIGINT"),
-        *_BY_FORM,
+        *dict.fromkeys(_BY_FORM.values()),
+        drawn_by_form("_report", _BY_FORM, ("x",), "x, ldp._draws(m)"),
+        drawn_by_form("_mixed_report", _BY_FORM, ("x", "level"), f"x, {_OF_LEVEL}", "ldp._any(m, m)"),
         Macros.beside(__file__),
     ]

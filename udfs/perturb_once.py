@@ -22,6 +22,7 @@ from ldpsql.functions import (
     hookimpl,
     id_bytes,
     plain,
+    scalars_by_form,
 )
 from ldpsql.mechanisms import InvalidParameter
 
@@ -56,17 +57,15 @@ def _each(columns: tuple[Column, ...], to_column: ToColumn, kind: pa.DataType) -
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
-_BY_FORM = drawn_by_form(
-    "_permanent",
-    "__ldp_once",
-    ("x", "person", "named", "handle"),
-    permanent_reports,
-    further=", ldp._guard()",
-    draws=False,
-)
+_BY_FORM = scalars_by_form("__ldp_once", permanent_reports, draws=False)
+_PASSED = "x, person, named, ldp._allowed(__ldp_draws(ldp._same(__ldp_drawn(m)), ldp._guard()), 'permanent'), ldp._guard()"
 
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.perturb_once``."""
-    return [*_BY_FORM, Macros.beside(__file__)]
+    return [
+        *dict.fromkeys(_BY_FORM.values()),
+        drawn_by_form("_permanent", _BY_FORM, ("x", "person", "named"), _PASSED),
+        Macros.beside(__file__),
+    ]

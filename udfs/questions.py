@@ -116,17 +116,18 @@ def _each(histograms: Column, handles: Handles) -> dict[int, tuple[Estimates, An
 
 
 @guarded
-def answer_type(names: Texts, types: Texts, bys: Settings, records: Texts) -> pa.Array:
+def answer_type(names: Texts, types: Texts, texts: Texts, bys: Settings, records: Texts) -> pa.Array:
     """Return the type of each answer, as from_json reads it.
 
     Args:
         names: the questions.
         types: the type of what drew the reports in SQL, see `type_of_values`.
+        texts: what drew the reports, if it is text.
         bys: the name of a column of a table, or a list of names; anything else stands for the values themselves.
         records: the types of the reports or of their counts, which may record what drew them.
 
     """
-    rows = zip(*(plain(column).to_pylist() for column in (names, types, bys, records)), strict=True)
+    rows = zip(*(plain(column).to_pylist() for column in (names, types, texts, bys, records)), strict=True)
     with names_withheld():  # a name may come from a column
         return pa.array([_type(registry().question(name), values_type_of(*of)) for name, *of in rows])
 

@@ -20,6 +20,7 @@ from ldpsql.functions import (
     names_withheld,
     plain,
     read_foreign,
+    scalars_by_form,
     with_nulls,
 )
 from ldpsql.mechanisms import InvalidParameter
@@ -50,10 +51,14 @@ def _each(columns: tuple[Column, ...], to_column: ToColumn, kind: pa.DataType) -
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
-_BY_FORM = drawn_by_form("_foreign", "__ldp_read", ("report", "form", "handle"), foreign_reports, draws=False, volatile=False)
+_BY_FORM = scalars_by_form("__ldp_read", foreign_reports, draws=False, volatile=False)
 
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.read``."""
-    return [*_BY_FORM, Macros.beside(__file__)]
+    return [
+        *dict.fromkeys(_BY_FORM.values()),
+        drawn_by_form("_foreign", _BY_FORM, ("report", "form"), "report, form, __ldp_mechanism(m)"),
+        Macros.beside(__file__),
+    ]

@@ -21,8 +21,8 @@ from ldpsql.names import (
     FEW,
     LISTED_BY,
     RECORD_OF,
-    STRUCT,
     TABLE_PLACE,
+    TEXT,
     WRITTEN_CALL,
 )
 from ldpsql.quoting import quoted, text_literal
@@ -90,7 +90,7 @@ def _answer(question: type[Question], options: Mapping[str, str], estimator: str
         return answer
     by = f"[{quoted(question.typed_by)}][1]" if question.typed_by else "NULL"
     # || keeps CREATE MACRO from binding what does not exist yet, as the subscripts do.
-    kind = f"'' || {ANSWER_TYPE}('{question.name}', typeof([{STRUCT}(m)][1]), {by}, {{record}})"
+    kind = f"'' || {ANSWER_TYPE}('{question.name}', typeof([m][1]), {TEXT}(m), {by}, {{record}})"
     return f"cast_to_type({answer}, from_json('null', {kind}))"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,10 @@ from ldpsql.names import COUNTED_BY, DREW, KEPT, LISTED_BY, RECORDING, WRITTEN
 from ldpsql.reports import FORMS, RowReports
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
-_CAST = "cast_to_type({}, reports[1])"  # only for the type: the list is not read
 # What is not a list is refused when the statement is bound, before DuckDB refuses the subscript.
-_IS_LIST = f"system.main.regexp_extract('', {WRITTEN}('domain', ' ELSE CAST(NULL AS ' || typeof(reports) || ') END')) = ''"
-_LISTED = f"CASE WHEN {_IS_LIST} THEN reports[{{}}] END"
+_IS_LIST = f"system.main.regexp_extract('', {WRITTEN}('domain', ' ELSE CAST(NULL AS ' || typeof({{0}}) || ') END')) = ''"
+PLAIN_TEXT = "BOOLEAN"  # stands for a list of strings, whose reports need no cast
 COUNTS = "MAP(VARCHAR, VARCHAR)"  # what DuckDB casts all counts to, and no reports
-_READ = f'from_json({{}}, (reports)."{RowReports.mark}")'
 
 
 def scalars_by_form(
@@ -69,45 +67,34 @@ def scalars_by_form(
 
 
 def drawn_by_form(
-    macro: str,
-    scalar: str,
-    arguments: tuple[str, ...],
-    function: Callable[[ToColumn, pa.DataType], Callable[..., Any]],
-    *,
-    further: str = "",
-    draws: bool = True,
-    volatile: bool = True,
-) -> list[Scalar | Macros]:
-    """Return a macro that draws reports of any form, and the function of each form that the macro calls.
+    macro: str, scalars: Mapping[str, Scalar], arguments: tuple[str, ...], passed: str, mechanism: str = "m"
+) -> Macros:
+    """Return a macro that draws reports of any form by the function of that form.
 
-    The macro takes these arguments and, last, the mechanism's reports in SQL: a list of them, or the marker of their form. They
-    come twice, since DuckDB casts those by which it chooses an overload. The body of the macro contains each other argument
-    once, because a second mention of a value would draw twice, and a second mention of a mechanism is bound again.
+    The macro takes these arguments, then the mechanism ``m`` and ``ldp._report_kind(m)``, whose type chooses the function. Its
+    body contains each argument once, because a second mention of a value would draw twice, and a second mention of a mechanism
+    is bound again.
 
     Args:
         macro: the name of the macro in the catalog ``ldp``.
-        scalar: see `scalars_by_form`.
-        arguments: the arguments of the macro before the reports, which the functions take as well.
-        function: see `scalars_by_form`.
-        further: SQL that follows the arguments in the calls of the functions.
-        draws: see `scalars_by_form`.
-        volatile: see `scalars_by_form`.
+        scalars: the functions, see `scalars_by_form`.
+        arguments: the arguments of the macro before the mechanism.
+        passed: SQL of the arguments of the functions, in terms of those of the macro.
+        mechanism: SQL of the mechanism whose reports have the type of all, in terms of ``m``.
 
     """
-    by_kind = scalars_by_form(scalar, function, draws=draws, volatile=volatile)
-    overloads = []
-    for kind, one in by_kind.items():
-        call = f"{one.name}({', '.join(arguments)}{further})"
-        read = _READ if one.name.endswith(f"_{RowReports.mark}") else "{}"
-        # Any other type that DuckDB casts to a list of strings comes to the overload for VARCHAR, or has one that reads text.
-        listed = _CAST if "VARCHAR" in one.returns else "{}"  # each mention of the list would be bound again
-        overloads.append((kind, (listed if kind.endswith("[]") else read if kind else _LISTED).format(call)))
-    overloads.insert(-1, ('"NULL"', f"{scalar}({', '.join(arguments)}{further})"))  # raises an error
-    parameters = (*arguments, "reports")
-    return [
-        *dict.fromkeys(by_kind.values()),
-        overloaded(macro, [((*parameters, f"kind {kind}"), body) for kind, body in overloads]),
-    ]
+    reports = f"(ldp._struct({mechanism})).reports"
+    overloads = [(PLAIN_TEXT, f"{scalars['VARCHAR[]'].name}({passed})")]
+    for kind, one in scalars.items():
+        call = f"{one.name}({passed})"
+        if not kind:
+            call = f"CASE WHEN {_IS_LIST.format(reports)} THEN {reports}[{call}] END"
+        elif one.name.endswith(f"_{RowReports.mark}"):
+            call = f'from_json({call}, ({reports})."{RowReports.mark}")'
+        elif kind.endswith("[]") and "VARCHAR" in one.returns:  # also of any other type that DuckDB casts to a list of strings
+            call = f"cast_to_type({call}, ldp._report_kind({mechanism})[1])"  # `kind` was cast to the type of the overload
+        overloads.append((kind, call))
+    return overloaded(macro, [((*arguments, "m", f"kind {kind}"), body) for kind, body in overloads])
 
 
 def positions(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:

@@ -243,19 +243,21 @@ def read_source(spec: pa.Scalar, kind: str | None) -> Mechanism | Mixed:
     return mechanism
 
 
-def values_type_of(text: str, of: object, record: str | None) -> Any:
+def values_type_of(kind: str, written: str | None, of: object, record: str | None) -> Any:
     """Return the type of the values behind reports, as from_json reads it.
 
     Args:
-        text: the type of what drew them in SQL, see `type_of_values`; BOOLEAN if ``record`` says what did.
+        kind: the type of what drew them in SQL, see `type_of_values`; BOOLEAN if ``record`` says what did.
+        written: what drew them, if it is text.
         of: the name of a column of a table, or a list of names; anything else stands for the values themselves.
         record: the type of the reports or of their counts in SQL.
 
     """
-    if text != "BOOLEAN":
-        return type_of_values(text, of)
-    kind = json.loads(domain_type(certify(recorded_in_type(record or "")).values.listed))
-    return (of_columns_named(kind, of) if isinstance(kind, dict) else None) or kind
+    if kind != "BOOLEAN" and written is None:
+        return type_of_values(kind, of)
+    mechanism = recorded_in_type(record or "") if written is None else registry().mechanism(written)
+    own = json.loads(domain_type(certify(mechanism).values.listed))
+    return (of_columns_named(own, of) if isinstance(own, dict) else None) or own
 
 
 def _digits_of(mechanism: Mechanism) -> str | None:
