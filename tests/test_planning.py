@@ -200,6 +200,8 @@ def test_sql_python_and_the_command_line_give_the_same_plan(
         ("ldp.recommend(100, 60, question := 'rectangles', width := 60)", "LDP103.*60 values in rows of 60 make no grid"),
         ("ldp.recommend(100, 60, question := 'rectangles', width := -6)", "LDP103.*60 values in rows of -6 make no grid"),
         ("ldp.recommend(100, 1)", "LDP103.*from 2 to 1,048,576"),
+        ("ldp.recommend(100, 1000000, question := 'distribution')", "LDP103.*seconds.*compare fewer epsilons"),
+        ("ldp.recommend(100, 60, epsilons := range(1, 1001)::VARCHAR[])", "LDP103.*seconds.*compare fewer epsilons"),
         ("ldp.recommend(0, 60)", "LDP103.*a report"),
         ("ldp.recommend(NULL, 60)", "LDP103.*none may be NULL"),
         ("ldp.recommend(100, 60, epsilons := [1, NULL])", "LDP103.*none may be NULL"),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.estimators import Estimator
+from ldpsql.estimators import Estimator, InvalidParameter
 from ldpsql.functions import (
     ASKED,
     SHARES,
@@ -46,9 +46,11 @@ from ldpsql.functions import (
 )
 from ldpsql.questions import TESTED, Asked, Estimates, Fields, Kind, Lines, Question
 
+_ASKED = "nsreoa"  # the fields of what is asked: name, source, record, estimator, its options, arguments
+
 
 @guarded
-def ask(names: Texts, specs: Column, records: Texts, estimators: Texts, *options: Column) -> pa.Array:
+def ask(names: Texts, specs: Column, records: Texts, estimators: Texts, *more: Column) -> pa.Array:
     """Return the handle of each question with the source of the reports and the estimator.
 
     Args:
@@ -56,11 +58,13 @@ def ask(names: Texts, specs: Column, records: Texts, estimators: Texts, *options
         specs: what drew the reports: a mechanism or those of levels; false stands for the one that the type records.
         records: the types of the reports or of their counts in SQL.
         estimators: the estimators; NULL is what fits the mechanism.
-        options: structs of their options, of which NULL is the default, and structs of the arguments of the questions.
+        more: structs of their options, of which NULL is the default, and structs of the arguments of the questions.
 
     """
-    columns = list(map(plain, (names, specs, records, estimators, *options)))
-    rows = pa.StructArray.from_arrays(columns, list("nsreoa"[: len(columns)]))
+    columns = list(map(plain, (names, specs, records, estimators, *more)))
+    if len(columns) != len(_ASKED):
+        raise InvalidParameter(f"a question has {len(_ASKED)} arguments, and got {len(columns)}", "call its aggregate in ldp")
+    rows = pa.StructArray.from_arrays(columns, list(_ASKED))
     return pa.array(numbers(rows, lambda row: ASKED.number(_asked(*(row[i] for i in range(len(columns)))))), pa.int64())
 
 

@@ -109,7 +109,7 @@ def _in_order(groups: pa.ListScalar, handle: int, *, ordered: bool) -> Any:
 @guarded
 def learnt(handles: Handles, runs: Wholes, priors: Column) -> pa.Array:
     """Return the handle of each question with the prior of its run, if it has one; all ask the same question."""
-    run, learned = plain(runs).fill_null(0).to_numpy(zero_copy_only=False), plain(priors)
+    run, learned = plain(runs).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), plain(priors)
     each, first, place = np.unique(run, return_index=True, return_inverse=True)
     asked = ASKED.thing(plain(handles)[0].as_py()) if len(each) else None
     made = [_with_prior(asked, learned[row].as_py()) for row in first.tolist()] if asked else []

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ldpsql.channels import SetChannel
+from ldpsql.channels.costs import Cost
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import DataError, InvalidParameter, NotPrivate, UsageError
 from ldpsql.estimates.asked import Asked, PlanQuestion, in_steps, models, on_a_line, places
@@ -38,6 +39,13 @@ from ldpsql.reports import HashReports, NumberedReports
 _COARSE = 128  # bins of a mechanism that has bins: errors hardly depend on their number
 _LISTED = 1024  # values of a mechanism whose cost grows with them
 _DRAWS = 3
+_SECONDS = {  # of an epsilon, and of each value
+    PlanQuestion.MEAN: (0.03, 1.5e-6),
+    PlanQuestion.QUANTILES: (0.35, 1.8e-6),
+    PlanQuestion.RANGES: (0.35, 3.4e-6),
+    PlanQuestion.RECTANGLES: (0.35, 3.4e-6),
+    PlanQuestion.DISTRIBUTION: (0.35, 4.7e-6),
+}
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,10 @@ def answers_to(
 
     """
     asked.checked()
+    _cost(asked, len(epsilons)).check(
+        f"a plan for {asked.steps:,} values at {len(epsilons):,} epsilons",
+        "compare fewer epsilons at a time, or plan for fewer values: as parts of the range, errors hardly depend on it",
+    )
     answers: list[Candidate] = []
     for epsilon in map(Epsilon.parse, epsilons):
         at_epsilon = sorted(_answers(asked, epsilon, classes, estimators), key=lambda answer: answer.error)
@@ -88,6 +100,12 @@ def answers_to(
     if not answers:
         raise InvalidParameter("none of these mechanisms answers this at any of these epsilons", "leave out --mechanism")
     return answers
+
+
+def _cost(asked: Asked, epsilons: int) -> Cost:
+    """Return what a plan costs: at each epsilon simulated reports of few values, and a tree over all of them."""
+    simulated, value = _SECONDS[PlanQuestion(asked.question)]
+    return Cost(epsilons * (simulated + asked.steps * value))
 
 
 def _answers(
@@ -152,9 +170,8 @@ def _listed(asked: Asked, certified: CertifiedValues) -> Floats:
 
 def _determined(asked: Asked, operator: Operator) -> Floats:
     """Return the variances of the debiased estimates of an example, or if all values are equally common."""
-    truth = _truth(asked, operator)
     c = asked.functionals(operator.inputs)
-    return operator.functionals(operator.forward(truth), np.array([float(asked.reports)]), truth, c)[1][0]
+    return operator.expected_variances(_truth(asked, operator)[0], float(asked.reports), c)
 
 
 def _truth(asked: Asked, operator: Operator) -> Floats:

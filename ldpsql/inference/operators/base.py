@@ -271,6 +271,10 @@ class Operator(ABC):
             variance[i] = np.where(unknown, np.inf, np.einsum("xm,xm->m", each[i], moved)) / n[i]
         return centre, variance
 
+    def expected_variances(self, theta: Floats, n: float, c: Floats) -> Floats:
+        """Return the variances of functionals, shape (functionals,), to expect from n reports at theta, shape (inputs,)."""
+        return self.functionals(self.forward(theta[None]), np.array([n]), theta[None], c)[1][0]
+
     def of_ranges(self, shares: Floats, n: Floats, theta: Floats, ranges: Ranges) -> tuple[Floats, Floats]:
         """Return the debiased shares of ranges of neighbouring values, and their variances."""
         place = np.arange(self.inputs)[:, None]

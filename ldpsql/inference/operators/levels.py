@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 from weakref import ref
@@ -93,13 +93,17 @@ class LevelsOperator(StackOperator):
         """Yield the tree of each group, with the variances of the blocks at theta, by default with equal shares."""
         for i, size in enumerate(n):
             check()
-            variances = []
-            sums = (np.full(base.inputs, 1.0 / base.inputs) for base in self.bases) if theta is None else self._sums(theta[i])
-            for level, ((_, _, at), own) in enumerate(zip(self._each(), sums, strict=True)):
-                reports = max(float(shares[i, at].sum()) * float(size), _NO_REPORTS)
-                pilot = own if theta is None else _seen(own, reports)
-                variances.append(self._scatter(pilot, level) / reports)
-            yield Tree(self._parents, variances)
+            reports = [float(shares[i, at].sum()) * float(size) for _, _, at in self._each()]
+            yield self._tree(reports, None if theta is None else theta[i])
+
+    def _tree(self, reports: Sequence[float], theta: Floats | None) -> Tree:
+        """Return the tree of a group with so many reports at each level."""
+        sums = (np.full(base.inputs, 1.0 / base.inputs) for base in self.bases) if theta is None else self._sums(theta)
+        variances = []
+        for level, (own, seen) in enumerate(zip(sums, reports, strict=True)):
+            some = max(seen, _NO_REPORTS)
+            variances.append(self._scatter(own if theta is None else _seen(own, some), level) / some)
+        return Tree(self._parents, variances)
 
     def _scatter(self, own: Floats, level: int) -> Floats:
         """Return the variances of the measured shares of a level, times its reports, up to a part that the total removes.
@@ -190,14 +194,23 @@ class LevelsOperator(StackOperator):
         """Return functionals of the consistent shares, and their variances."""
         each = np.broadcast_to(c, (len(theta), *c.shape[-2:]))
         centre, variance = np.empty((2, len(theta), c.shape[-1]))
-        step = max(1, _CELLS // self.inputs)
         for i, (solved, tree) in enumerate(self._agreeing(shares, n)):
             centre[i] = solved @ each[i]
-            for start in range(0, c.shape[-1], step):
-                check()
-                some = np.ascontiguousarray(each[i, :, start : start + step].T)
-                variance[i, start : start + step] = np.einsum("mx,mx->m", some, tree.covariances(some))
-        return centre, np.maximum(variance, 0.0)
+            variance[i] = self._variances(tree, each[i])
+        return centre, variance
+
+    def expected_variances(self, theta: Floats, n: float, c: Floats) -> Floats:
+        """Return the variances of functionals from n reports at theta, of which no report needs to be inverted."""
+        return self._variances(self._tree([float(weight) * n for weight in self.weights], theta), c)
+
+    def _variances(self, tree: Tree, c: Floats) -> Floats:
+        """Return the variances of functionals, shape (functionals,)."""
+        out, step = np.empty(c.shape[-1]), max(1, _CELLS // self.inputs)
+        for start in range(0, len(out), step):
+            check()
+            some = np.ascontiguousarray(c[:, start : start + step].T)
+            out[start : start + step] = np.einsum("mx,mx->m", some, tree.covariances(some))
+        return np.maximum(out, 0.0)
 
     def of_ranges(self, shares: Floats, n: Floats, theta: Floats, ranges: Ranges) -> tuple[Floats, Floats]:
         """Return the shares of ranges of values by the consistent shares, and their variances, in a few steps a level each.
