@@ -24,8 +24,7 @@ from ldpsql.functions import registry
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Operator, observed, packed
 from ldpsql.mechanisms.key_value import KeyValueMechanism
-from ldpsql.pairs.estimation import estimate_key_value
-from ldpsql.pairs.shown import Shown, shown
+from ldpsql.pairs.estimation import Shown, estimate_key_value, shown
 from ldpsql.testing import operator_of
 
 RATINGS = "ecommerce_clothing_key_rating.parquet"

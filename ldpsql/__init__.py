@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ldpsql.domains.domain import Domain, DomainField
     from ldpsql.engine.interrupting import interrupt, interruptible
     from ldpsql.errors import Interrupted, InvalidParameter, LdpError, NotPrivate
-    from ldpsql.errors.notebook import load_ipython_extension
+    from ldpsql.errors.wording import load_ipython_extension
     from ldpsql.estimates.estimate import Estimate
     from ldpsql.estimates.rectangles import rectangle_shares
     from ldpsql.estimates.synthetic import synthesize
@@ -68,7 +68,7 @@ _HOMES = {
     "domains.domain": ["Domain", "DomainField"],
     "sql.attach": ["attach", "connect"],
     "errors": ["Interrupted", "InvalidParameter", "LdpError", "NotPrivate"],
-    "errors.notebook": ["load_ipython_extension"],
+    "errors.wording": ["load_ipython_extension"],
     "estimates.estimate": ["Estimate"],
     "estimates.rectangles": ["rectangle_shares"],
     "estimates.synthetic": ["synthesize"],
@@ -101,71 +101,15 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "CategoricalMechanism",
-    "Certificate",
-    "Channel",
-    "Charge",
-    "Counts",
-    "DenseChannel",
-    "Domain",
-    "DomainField",
-    "Epsilon",
-    "Estimate",
-    "Estimator",
-    "Fit",
-    "GridMechanism",
-    "HashReports",
-    "Interrupted",
-    "IntervalMechanism",
-    "InvalidParameter",
-    "KeepOrSpread",
-    "Key",
-    "KeyValueMechanism",
-    "LdpError",
-    "Ledger",
-    "Likelihood",
-    "Mechanism",
-    "MetricMechanism",
-    "NotPrivate",
-    "PairReports",
-    "Policy",
-    "RangeMechanism",
-    "SetReports",
-    "Shuffled",
-    "SignMechanism",
-    "Status",
-    "Supports",
-    "attach",
-    "certify",
-    "compare_estimators",
-    "connect",
-    "document",
-    "estimate",
-    "estimate_groups",
-    "flights_file",
-    "heavy_hitters",
-    "hookimpl",
-    "interrupt",
-    "interruptible",
-    "key_value",
-    "load_ipython_extension",
-    "merge",
-    "partial_counts",
-    "partial_supports",
-    "perturb",
-    "perturb_batches",
-    "perturb_copy",
-    "perturb_once",
-    "perturb_table",
-    "rappor_shares",
-    "read",
-    "recommend",
-    "rectangle_shares",
-    "regression",
-    "release",
-    "shuffled",
-    "synthesize",
-]
+    "CategoricalMechanism", "Certificate", "Channel", "Charge", "Counts", "DenseChannel", "Domain", "DomainField", "Epsilon",
+    "Estimate", "Estimator", "Fit", "GridMechanism", "HashReports", "Interrupted", "IntervalMechanism", "InvalidParameter",
+    "KeepOrSpread", "Key", "KeyValueMechanism", "LdpError", "Ledger", "Likelihood", "Mechanism", "MetricMechanism",
+    "NotPrivate", "PairReports", "Policy", "RangeMechanism", "SetReports", "Shuffled", "SignMechanism", "Status", "Supports",
+    "attach", "certify", "compare_estimators", "connect", "document", "estimate", "estimate_groups", "flights_file",
+    "heavy_hitters", "hookimpl", "interrupt", "interruptible", "key_value", "load_ipython_extension", "merge", "partial_counts",
+    "partial_supports", "perturb", "perturb_batches", "perturb_copy", "perturb_once", "perturb_table", "rappor_shares", "read",
+    "recommend", "rectangle_shares", "regression", "release", "shuffled", "synthesize",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -43,8 +43,10 @@ from ldpsql.engine.forms import (
     type_of_reports,
 )
 from ldpsql.engine.functions import (
+    STATEMENTS,
     Macros,
     Scalar,
+    changing,
     guarded,
     names_withheld,
     qualified,
@@ -65,7 +67,6 @@ from ldpsql.engine.identity import parts
 from ldpsql.engine.in_c import learn
 from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.sql_struct import as_struct, columns_of, reports_type, struct_sql, values_type
-from ldpsql.engine.statements import STATEMENTS, changing
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import (
     BadCounts,
@@ -124,18 +125,17 @@ from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.spec import Spec, sql_literal
 from ldpsql.names import SHARES
 from ldpsql.outcomes import by_value, corrected, moments, regression
-from ldpsql.pairs.densities import estimate_densities
-from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_key_value
+from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value
 from ldpsql.places import pattern_of
 from ldpsql.privacy.metric import Line
 from ldpsql.privic import Step, Summary, full_prior, step
 from ldpsql.quoting import fields_of, quoted, text_literal
 from ldpsql.registry.agreement import check_typed, read_source, recorded_in_type, records_in, values_type_of
-from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.documents import document_text
 from ldpsql.registry.fingerprint import fingerprint, record_name
 from ldpsql.registry.handles import (
     ASKED,
+    DECLARATIONS,
     GRIDS,
     MECHANISMS,
     SOURCES,
@@ -152,7 +152,7 @@ from ldpsql.registry.handles import (
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.reports import octets, type_of
 from ldpsql.sql.lint import Finding
-from ldpsql.sql.objects import Object, lint_objects
+from ldpsql.sql.project import Object, lint_objects
 from ldpsql.sql.recorded import of_rows as recorded_tables
 from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, heavy_hitters
 

@@ -14,7 +14,7 @@ import pytest
 from ldpsql import Channel, certify
 from ldpsql.channels import STRUCTURES, Weights
 from ldpsql.clients import module as modules
-from ldpsql.clients.vectors import _in_step, _one_by_one, vectors
+from ldpsql.clients.module import _in_step, _one_by_one, vectors
 from ldpsql.errors import LdpError, NotApplicable
 from ldpsql.functions import registry
 from ldpsql.mechanisms import BinBits, KeepOrWindow, Levels, Prefixes, SignedBits, certify_values

@@ -19,8 +19,8 @@ from ldpsql.functions import Scalar, registry
 from ldpsql.polars import LdpExpr, LdpFrame
 from ldpsql.sql.drawing import IN_PYTHON, DrawingFunctions, Draws
 from ldpsql.sql.lint import lint
-from ldpsql.sql.repeated import MACROS
-from ldpsql.sql.tokens import statements
+from ldpsql.sql.scripts import MACROS
+from ldpsql.sql.structure import statements
 from tests.commands import app, printed
 
 REDRAWS = {

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 from duckdb import DuckDBPyConnection
 
-from ldpsql.engine.statements import Statements
+from ldpsql.engine.functions import Statements
 from ldpsql.errors import NotPrivate
 from tests.commands import run
 

@@ -21,7 +21,7 @@ from ldpsql.errors import InvalidParameter
 from ldpsql.functions import ROW, Region, registry
 from ldpsql.pages import page as pages
 from ldpsql.pages.axes import Axis, shares
-from ldpsql.pages.markup import tag
+from ldpsql.pages.document import tag
 from ldpsql.pages.wording import interval
 from tests.commands import app, printed
 

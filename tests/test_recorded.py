@@ -19,7 +19,7 @@ from ldpsql.errors import ConnectionRefused, InvalidParameter, LdpError, Mechani
 from ldpsql.functions import fingerprint, registry
 from ldpsql.registry.agreement import recorded
 from ldpsql.sql.drawing import DrawingFunctions
-from ldpsql.sql.drawn import stored_columns
+from ldpsql.sql.lineage import stored_columns
 from tests.commands import app
 
 CITIES = ["Kyiv", "Lima", "Oslo", "Rome"]

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, LedgerMissing, PolicyMismatch, UnknownName
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.pages.answers import certainty, factor
+from ldpsql.pages.statement import certainty, factor
 from tests.commands import ROOT, app, printed
 from tests.spending import krr
 

@@ -34,7 +34,7 @@ from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.tables import check_policies
 from ldpsql.sql.drawing import DrawingFunctions
-from ldpsql.sql.drawn import drawn_columns, mechanisms_of, stored_columns
+from ldpsql.sql.lineage import drawn_columns, mechanisms_of, stored_columns
 
 
 @withheld_block

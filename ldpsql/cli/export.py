@@ -58,7 +58,7 @@ def vectors(
 
     Example: ldpsql vectors -m "krr(epsilon=1, domain=['a', 'b'])" --count 3
     """
-    from ldpsql.clients.vectors import vectors as drawn
+    from ldpsql.clients.module import vectors as drawn
 
     sys.stdout.writelines(json.dumps(one) + "\n" for one in drawn(mechanism_from(mechanism), count))
 

@@ -20,16 +20,16 @@ from dbt_common.invocation import get_invocation_id
 from duckdb import DuckDBPyConnection
 
 from ldpsql.dbt.models import (
+    StatementChecks,
     charged_at_commit,
     charged_first,
+    ends_transaction,
     is_permanent,
     perturbing,
     refuse_redrawn,
     refuse_uncharged,
 )
-from ldpsql.dbt.records import Records
-from ldpsql.dbt.releases import Releases, relation_of
-from ldpsql.dbt.statements import StatementChecks, ends_transaction
+from ldpsql.dbt.releases import Records, Releases, relation_of
 from ldpsql.errors import InvalidParameter, LdpError, UnknownName
 from ldpsql.ledger.configured import configured_key, configured_ledger
 from ldpsql.ledger.guard import guard_of

@@ -21,7 +21,8 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.charging import return_charge
-from ldpsql.bulk.releases import charge_permanent, people, permanent_columns, refuse_others
+from ldpsql.bulk.fingerprints import Marking
+from ldpsql.bulk.releases import charge_permanent, marking_of_query, people, permanent_columns, refuse_others
 from ldpsql.bulk.sinks import write_token, written_tokens
 from ldpsql.dbt.models import is_permanent, ldp_meta
 from ldpsql.engine.identity import Identity, identity_of
@@ -32,6 +33,7 @@ from ldpsql.ledger.policy import ROW
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import check_policies, table_policy
+from ldpsql.sql.drawing import DrawingFunctions
 
 _LOG = logging.getLogger("ldpsql")
 
@@ -203,3 +205,29 @@ def relation_of(model: Any, manifest: Any) -> str:
         if node is not None and node.name == name and node.relation_name:
             return str(node.relation_name)
     raise InvalidParameter(f"{model.name} refers to no stored model or source named by its dataset", "the rows it perturbs")
+
+
+# The record of mechanisms in the comments of the tables that models draw into.
+
+
+class Records:
+    """What will be recorded of the models of one run, by their ids."""
+
+    def __init__(self) -> None:
+        self._markings: dict[str, Marking | None] = {}
+        self._lock = Lock()
+
+    def begin(self, node: Any, con: DuckDBPyConnection, drawing: DrawingFunctions) -> None:
+        """Read which columns a model draws, and the comments of its table, before its first statement that draws."""
+        with self._lock:
+            if node.unique_id not in self._markings and node.relation_name:
+                sql = node.compiled_code or ""
+                self._markings[node.unique_id] = marking_of_query(con, node.relation_name, sql, drawing)
+
+    def finish(self, node: Any, con: DuckDBPyConnection) -> None:
+        """Write the comments of the table of a model that succeeded."""
+        with self._lock:
+            marking = self._markings.pop(node.unique_id, None)
+        if marking is not None:
+            with con.cursor() as cursor:
+                marking.write_if_there(cursor, appended=str(node.config.materialized) == "incremental")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable, OutOfTime
 from ldpsql.estimators import sharing
 from ldpsql.estimators.base import Estimator
-from ldpsql.estimators.iteration import IterativeEstimator, StopField
+from ldpsql.estimators.iteration import IterativeEstimator, StopField, smoothed
 from ldpsql.estimators.pooling import (
     Blocks,
     absent_error,
@@ -25,7 +25,6 @@ from ldpsql.estimators.pooling import (
     with_blocks,
 )
 from ldpsql.estimators.resampling import ALIKE, Split, certain_parts, clear, folds, gained, generator, redrawn, split
-from ldpsql.estimators.smoothing import smoothed
 from ldpsql.estimators.tables import TableEstimator, mutual_information, outer, shares_of
 from ldpsql.estimators.trials import COMPARING, compared
 from ldpsql.hooks import API_VERSION, hookimpl
@@ -38,56 +37,11 @@ from ldpsql.inference.solver.mle import em_step, maximum_likelihood, uniform
 from ldpsql.inference.solver.together import Ascent, until_still
 
 __all__ = [
-    "ALIKE",
-    "API_VERSION",
-    "COMPARING",
-    "Ascent",
-    "Blocks",
-    "Estimator",
-    "Fit",
-    "Floats",
-    "IllConditioned",
-    "InvalidParameter",
-    "IterativeEstimator",
-    "Likelihood",
-    "Limits",
-    "NotApplicable",
-    "OutOfTime",
-    "Split",
-    "Status",
-    "StopField",
-    "TableEstimator",
-    "absent_error",
-    "block_maximum",
-    "block_sizes",
-    "certain_parts",
-    "check",
-    "clear",
-    "compared",
-    "contrasts",
-    "em_step",
-    "folds",
-    "gained",
-    "generator",
-    "hookimpl",
-    "maximum_in_blocks",
-    "maximum_likelihood",
-    "mean_of_blocks",
-    "mutual_information",
-    "outer",
-    "redrawn",
-    "renumbered",
-    "shares_of",
-    "sharing",
-    "sibling_contrasts",
-    "simplex_projection",
-    "smoothed",
-    "split",
-    "spread",
-    "sum_to_one",
-    "uniform",
-    "until_still",
-    "until_still_in_blocks",
-    "with_blocks",
-    "within_part",
-]
+    "ALIKE", "API_VERSION", "COMPARING", "Ascent", "Blocks", "Estimator", "Fit", "Floats", "IllConditioned", "InvalidParameter",
+    "IterativeEstimator", "Likelihood", "Limits", "NotApplicable", "OutOfTime", "Split", "Status", "StopField",
+    "TableEstimator", "absent_error", "block_maximum", "block_sizes", "certain_parts", "check", "clear", "compared",
+    "contrasts", "em_step", "folds", "gained", "generator", "hookimpl", "maximum_in_blocks", "maximum_likelihood",
+    "mean_of_blocks", "mutual_information", "outer", "redrawn", "renumbered", "shares_of", "sharing", "sibling_contrasts",
+    "simplex_projection", "smoothed", "split", "spread", "sum_to_one", "uniform", "until_still", "until_still_in_blocks",
+    "with_blocks", "within_part",
+]  # fmt: skip

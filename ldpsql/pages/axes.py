@@ -8,7 +8,7 @@ from math import ceil, floor, log10
 
 import numpy as np
 
-from ldpsql.pages.markup import Markup, tag
+from ldpsql.pages.document import Markup, tag
 from ldpsql.pages.wording import number, percent
 
 TICKS = 5  # at most so many, plus one: more labels would touch each other on a telephone

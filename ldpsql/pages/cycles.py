@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ldpsql.mechanisms.base import certify
-from ldpsql.pages.document import Fact, cards, document
-from ldpsql.pages.grids import Places, maps
+from ldpsql.pages.document import Fact, Markup, cards, document, joined, tag
 from ldpsql.pages.groups import marked
-from ldpsql.pages.markup import Markup, joined, tag
+from ldpsql.pages.maps import Places, maps
 from ldpsql.pages.wording import number
 from ldpsql.privic import Cycle
 

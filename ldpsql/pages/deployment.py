@@ -18,7 +18,7 @@ from ldpsql.ledger.policy import EPSILON, PER_DISTANCE, ROW
 from ldpsql.ledger.review import Collection
 from ldpsql.mechanisms.audit import empirical
 from ldpsql.mechanisms.base import CertifiedMechanism
-from ldpsql.pages.answers import plain, possible
+from ldpsql.pages.statement import plain, possible
 from ldpsql.registry.fingerprint import digits_of
 
 _DRAWS = 100_000  # of each mechanism, that the audit compares with its claim

@@ -16,9 +16,8 @@ import vl_convert
 from numpy.typing import NDArray
 
 from ldpsql.inference.operators import Floats
-from ldpsql.pages.document import code, document, folded
-from ldpsql.pages.grids import Places
-from ldpsql.pages.markup import Markup, joined, tag
+from ldpsql.pages.document import Markup, code, document, folded, joined, tag
+from ldpsql.pages.maps import Places
 
 AnyChart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart
 BAR, INTERVAL, TRUTH = "#9ecae1", "#08519c", "#d94801"

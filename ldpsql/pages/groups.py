@@ -12,9 +12,8 @@ from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Status
-from ldpsql.pages.document import Fact, cards
-from ldpsql.pages.grids import Places, maps
-from ldpsql.pages.markup import Markup, joined, tag
+from ldpsql.pages.document import Fact, Markup, cards, joined, tag
+from ldpsql.pages.maps import Places, maps
 from ldpsql.pages.numbers import FEW, Distributions, bin_names, number_charts, number_facts
 from ldpsql.pages.tables import share_table
 from ldpsql.pages.wording import counted, determined, interval, percent, points, width

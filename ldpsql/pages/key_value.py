@@ -12,9 +12,8 @@ import polars as pl
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
-from ldpsql.pages.document import Fact, cards, code, document, folded
+from ldpsql.pages.document import Fact, Markup, cards, code, document, folded, joined, name, tag
 from ldpsql.pages.groups import agree, marked, verdict
-from ldpsql.pages.markup import Markup, joined, name, tag
 from ldpsql.pages.report import MOST_ROWS, first_facts, fit_of
 from ldpsql.pages.tables import Cell, Column, Row, bar_column, share_axis, share_cells, table
 from ldpsql.pages.wording import counted, determined, interval, number, percent

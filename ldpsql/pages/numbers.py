@@ -17,9 +17,8 @@ from ldpsql.estimates.spans import shares_of_sets
 from ldpsql.estimates.tables import Mean, Quantile
 from ldpsql.inference.operators import Floats
 from ldpsql.pages.axes import Axis, shares
-from ldpsql.pages.document import Fact
+from ldpsql.pages.document import Fact, Markup, joined, tag
 from ldpsql.pages.maps import blocks
-from ldpsql.pages.markup import Markup, joined, tag
 from ldpsql.pages.plots import Histogram, bars, curve, figure, legend
 from ldpsql.pages.tables import MOST
 from ldpsql.pages.wording import ALL, determined, interval, number, percent

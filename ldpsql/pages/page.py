@@ -22,8 +22,8 @@ from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism, certify_values
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.mechanisms.region import Region
-from ldpsql.pages.grids import Places
 from ldpsql.pages.key_value import key_value_page
+from ldpsql.pages.maps import Places
 from ldpsql.pages.numbers import ordered
 from ldpsql.pages.report import report_page
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value

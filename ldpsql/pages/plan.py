@@ -8,8 +8,7 @@ import numpy as np
 
 from ldpsql.estimates.planning import Expected
 from ldpsql.pages.axes import Axis
-from ldpsql.pages.document import Fact, document
-from ldpsql.pages.markup import Markup, joined, tag
+from ldpsql.pages.document import Fact, Markup, document, joined, tag
 from ldpsql.pages.plots import COLOURS, Series, figure, legend, lines
 from ldpsql.pages.tables import Cell, Column, table
 from ldpsql.pages.wording import WIDTH, counted, number, points, width

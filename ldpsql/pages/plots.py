@@ -11,7 +11,7 @@ import numpy as np
 from ldpsql.estimates.measures import Measure
 from ldpsql.inference.operators import Floats
 from ldpsql.pages.axes import Axis, across, upward
-from ldpsql.pages.markup import Markup, joined, tag
+from ldpsql.pages.document import Markup, joined, tag
 
 Points: TypeAlias = tuple[Floats, Floats]  # along the horizontal and the vertical axis
 

@@ -20,11 +20,9 @@ from ldpsql.inference.solver.mle import em_step, uniform
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
 from ldpsql.mechanisms.region import Region
 from ldpsql.pages.axes import Axis
-from ldpsql.pages.document import Fact, code, document, folded
-from ldpsql.pages.grids import Places
+from ldpsql.pages.document import Fact, Markup, code, document, folded, joined, tag
 from ldpsql.pages.groups import Group, conclusions, result_facts, section, trust_facts
-from ldpsql.pages.maps import Heat, Side, blocks, heat, scale_of_colours
-from ldpsql.pages.markup import Markup, joined, tag
+from ldpsql.pages.maps import Heat, Places, Side, blocks, heat, scale_of_colours
 from ldpsql.pages.numbers import Distributions, axis_names, ordered
 from ldpsql.pages.plan import curves
 from ldpsql.pages.plots import Series, figure, lines

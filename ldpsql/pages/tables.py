@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ldpsql.pages.axes import Axis, across, shares
-from ldpsql.pages.markup import Markup, joined, name, tag
+from ldpsql.pages.document import Markup, joined, name, tag
 from ldpsql.pages.wording import ALL, determined, interval, percent, points
 
 TOP, FEW = 15, 20  # rows that a script leaves in sight, if there are more than a few

@@ -10,29 +10,280 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import singledispatch
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import Bins, KeyCells, Signs
+from ldpsql.channels import Bins, KeyCells, KeyValue, Signs
 from ldpsql.domains.columns import finite_or_null
-from ldpsql.errors import InternalError
+from ldpsql.errors import InternalError, InvalidParameter, NotApplicable
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
-from ldpsql.estimates.fitting import estimator_of_shares
+from ldpsql.estimates.fitting import estimator_of_shares, named
 from ldpsql.estimates.shown import Tabular
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.deadline import late, soonest, until
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.operators import Floats
+from ldpsql.inference.operators import (
+    BinOperator,
+    DenseOperator,
+    Floats,
+    KeepOrSpreadOperator,
+    KeepOrWindowOperator,
+    Operator,
+    PairOperator,
+)
 from ldpsql.inference.outcome import Status
-from ldpsql.inference.score_intervals import cut, deviations
-from ldpsql.mechanisms.base import Mechanism
+from ldpsql.inference.score_intervals import cut, deviations, wilson
+from ldpsql.mechanisms.base import CertifiedPairs, Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.names import INV
-from ldpsql.pairs.densities import by_key, centres, densities
-from ldpsql.pairs.shown import Shown, channel_of, over_pairs, shown
+
+# What reports of key-value mechanisms show about every key, before any estimator: unbiased estimates and their errors.
+
+_REACH = 8.0  # errors of a mean to either side
+_NODES = 64
+_CLEAR_OF_MEANS = 0.3  # an error of a mean on [-1, 1]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the reports show about every key and dummy, each of shape (groups, keys).
+
+    ``share`` is the share of reports that show the key; ``score`` and ``square`` are the means over all reports of the score
+    that a report gives to its value, and of the square of the score. The expectations of ``share`` and ``score`` are
+    other + lift * drawn and apart * drawn * value: ``drawn`` is the share of users from whom this key was drawn, ``value``
+    their mean value on [-1, 1].
+    """
+
+    share: Floats
+    score: Floats
+    square: Floats
+    other: float
+    lift: float
+    apart: float
+    typical: float = 1.0  # square of a score
+
+    @property
+    def drawn(self) -> Floats:
+        """The unbiased estimate of how often each key is drawn."""
+        return (self.share - self.other) / self.lift
+
+    @property
+    def total(self) -> Floats:
+        """The unbiased estimate of the sum of its values, over all users."""
+        return self.score / self.apart
+
+    def drawn_error(self, n: Floats, drawn: Floats) -> Floats:
+        """Return the standard error of the unbiased estimate, if each key is drawn this often."""
+        expected = np.clip(self.other + self.lift * drawn, 0.0, 1.0)
+        return np.sqrt(expected * (1.0 - expected) / n) / self.lift
+
+    def drawn_interval(self, n: Floats, z: float) -> tuple[Floats, Floats]:
+        """Return Wilson's interval of the share, inverted."""
+        low, high = ((end - self.other) / self.lift for end in wilson(self.share, n, z))
+        return low, high
+
+    def moments(self, n: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the variances of ``drawn`` and ``total`` and their covariance.
+
+        As if two more reports had shown the key, one with each sign: so few reports that agree do not seem certain.
+        Source: Agresti, Coull, "Approximate is better than exact for interval estimation of binomial proportions", 1998.
+        """
+        share, square = np.minimum(self.share + 2 / n, 1.0), self.square + 2 * self.typical / n
+        drawn = share * (1.0 - share) / n / self.lift**2
+        total = (square - self.score**2) / n / self.apart**2
+        both = self.score * (1.0 - share) / n / (self.lift * self.apart)
+        return drawn, total, both
+
+    def mean_error(self, n: Floats, drawn: Floats, mean: Floats) -> Floats:
+        """Return the standard error of the mean, by the delta method; infinite if the key seems never to be drawn."""
+        of_drawn, of_total, both = self.moments(n)
+        variance = of_total - 2 * mean * both + mean**2 * of_drawn
+        error = np.sqrt(np.maximum(variance, 0.0))
+        return np.divide(error, drawn, out=np.full_like(error, np.inf), where=drawn > 0)
+
+    @property
+    def mean(self) -> Floats:
+        """The unbiased sum over the unbiased frequency, cut to [-1, 1]; 0 if the key seems never to be drawn."""
+        ratio = np.divide(self.total, self.drawn, out=np.zeros_like(self.total), where=self.drawn > 0)
+        return np.clip(ratio, -1.0, 1.0)
+
+    def likely_mean(self, n: Floats) -> Floats:
+        """Return `mean` if its error is small, otherwise its posterior expectation under a uniform prior.
+
+        The weight of a mean m is the likelihood of total - m drawn, Fieller's as in `mean_interval`. If the noise is larger
+        than the value, the expectation is near the middle of the range, and `mean` is anywhere.
+        """
+        of_drawn, of_total, both = self.moments(n)
+        error = self.mean_error(n, self.drawn, self.mean)
+        low, high = np.maximum(self.mean - _REACH * error, -1.0), np.minimum(self.mean + _REACH * error, 1.0)
+        means = [low + (high - low) * (node + 0.5) / _NODES for node in range(_NODES)]
+
+        def surprise(m: Floats) -> Floats:
+            return (self.total - m * self.drawn) ** 2 / (of_total - 2 * m * both + m**2 * of_drawn) / 2
+
+        least = np.minimum.reduce([surprise(m) for m in means])
+        weights, sums = np.zeros_like(low), np.zeros_like(low)
+        for m in means:
+            weight = np.exp(least - surprise(m))
+            weights, sums = weights + weight, sums + weight * m
+        return np.where(error < _CLEAR_OF_MEANS, self.mean, sums / weights)
+
+    def mean_interval(self, n: Floats, z: float) -> tuple[Floats, Floats]:
+        """Return the means m for which total - m drawn is within z errors of 0, cut to [-1, 1]; all if none is ruled out.
+
+        Source: Fieller, "Some problems in interval estimation", JRSS B 1954.
+        """
+        of_drawn, of_total, both = self.moments(n)
+        a = self.drawn**2 - z**2 * of_drawn
+        b = self.drawn * self.total - z**2 * both
+        c = self.total**2 - z**2 * of_total
+        bounded = (a > 0) & (self.drawn > 0)
+        root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
+        scale = np.where(bounded, a, 1.0)
+        low, high = np.where(bounded, (b - root) / scale, -1.0), np.where(bounded, (b + root) / scale, 1.0)
+        return cut(low, high, (high - low) / 2, -1.0, 1.0)
+
+
+def shown(mechanism: KeyValueMechanism, likelihood: Likelihood) -> Shown:
+    """Return what the reports of each group show about every key."""
+    channel, scores = channel_of(mechanism), mechanism.scores()
+    symbols = cast("PairOperator", likelihood.operator).shown(likelihood.shares)
+    by_key = symbols.reshape(len(symbols), -1, len(scores))
+    share, score, square = (by_key @ scores**power for power in range(3))
+    law = channel.response.key_law()
+    return Shown(share, score, square, float(law.other), float(law.lift), float(law.apart), float((scores**2).mean()))
+
+
+def over_pairs(mechanism: Mechanism) -> KeyValueMechanism:
+    """Return the mechanism, which must be a key-value mechanism.
+
+    Raises:
+        InvalidParameter: if it is another one.
+
+    """
+    certified = certify(mechanism)
+    if not isinstance(certified, CertifiedPairs) or not isinstance(mechanism, KeyValueMechanism):
+        raise InvalidParameter(f"{mechanism.name} does not perturb sets of key-value pairs", certified.remedy)
+    return mechanism
+
+
+def channel_of(mechanism: KeyValueMechanism) -> KeyValue:
+    """Return the certified channel of a key-value mechanism."""
+    return cast("KeyValue", certify(mechanism).channel)
+
+
+# The distribution of the values of every key over bins, from reports of a key and a bin.
+
+_NEVER = 1e-12  # a share of users
+_TOGETHER = 256  # keys in one fit
+
+
+def estimate_densities(mechanism: Mechanism, likelihood: Likelihood, estimator: Estimator) -> tuple[Floats, Floats]:
+    """Return the centres of the bins in the units of the values, and the shares of each key, shape (groups, keys, bins).
+
+    Raises:
+        InvalidParameter: if the mechanism does not report bins.
+        NotApplicable, IllConditioned: if the estimator does not suit such reports.
+
+    """
+    over_keys = over_pairs(mechanism)
+    cells = channel_of(over_keys).symbols
+    if not isinstance(cells, Bins):
+        raise InvalidParameter(f"the reports of {mechanism.name} determine means only", "use ldp.pckv_pm for distributions")
+    with until(soonest(estimator.deadline)):
+        shares = densities(likelihood.operator, likelihood, estimator)[:, : len(over_keys.keys)]
+    return over_keys.low + (over_keys.high - over_keys.low) * (centres(cells.count) + 1) / 2, shares
+
+
+@singledispatch
+def densities(
+    operator: Operator,  # noqa: ARG001  # what is registered below reads the arguments
+    likelihood: Likelihood,  # noqa: ARG001
+    estimator: Estimator,  # noqa: ARG001
+    drawn: Floats | None = None,  # noqa: ARG001
+) -> Floats:
+    """Return the distribution of the values of each key over the bins, shape (groups, keys, bins), by the estimator.
+
+    ``drawn`` is how often each key is drawn, by default the maximum of the likelihood.
+
+    A key that has no reports, is never drawn, or for which there is no time, has the uniform distribution.
+    """
+    raise InternalError("these reports do not show bins of keys", "register how their values are estimated")
+
+
+@densities.register
+def _(operator: KeepOrWindowOperator, likelihood: Likelihood, estimator: Estimator, drawn: Floats | None = None) -> Floats:
+    """Estimate given how often keys are drawn: the other reports of a key show any bin.
+
+    Source: Ye et al., NDSS 2025, section V-C.
+    """
+    bins = operator.bins
+    if drawn is None:
+        keys = by_key(operator, likelihood)
+        drawn = np.asarray(keys.operator.maximum(keys.shares))
+    counts = likelihood.counts.reshape(len(likelihood.counts), -1, bins)
+    out = np.full(counts.shape, 1.0 / bins)
+    for group, key in np.argwhere((drawn > 0) & (counts.sum(axis=-1) > 0)):
+        table = operator.anything + operator.kept * drawn[group, key] * operator.window
+        conditional = DenseOperator(table / table.sum(axis=1, keepdims=True))
+        one = Likelihood(conditional, counts[group, key][None], (bins,))
+        out[group, key] = _fitted(one, estimator)[0]
+    return out
+
+
+@densities.register
+def _(operator: BinOperator, likelihood: Likelihood, estimator: Estimator, drawn: Floats | None = None) -> Floats:  # noqa: ARG001
+    """Estimate together with how often each key is drawn, from their joint likelihood: other reports show any number.
+
+    Source: Ye et al., NDSS 2025, section V-C.
+    """
+    groups, one = len(likelihood.counts), operator.of_one
+    counts = operator.shown(likelihood.counts).reshape(groups, operator.keys, -1)
+    nothing = likelihood.n[:, None, None] - counts.sum(axis=-1, keepdims=True)
+    each = np.concatenate([counts, nothing], axis=-1).reshape(groups * operator.keys, -1)
+    shares = _fitted(Likelihood(one, each), estimator)[:, :-1]
+    total = shares.sum(axis=-1, keepdims=True)
+    even = np.full_like(shares, 1.0 / shares.shape[-1])
+    return np.divide(shares, total, out=even, where=total > _NEVER).reshape(groups, operator.keys, -1)
+
+
+def _fitted(likelihood: Likelihood, estimator: Estimator) -> Floats:
+    with named(estimator):
+        theta = estimator.each(likelihood, estimator.fit, _TOGETHER).theta
+    if not np.isfinite(theta).all():
+        raise NotApplicable(f"{estimator.name} finds no distribution of values this noisy", "use ibu or em_mr")
+    return theta
+
+
+@singledispatch
+def by_key(operator: Operator, likelihood: Likelihood) -> Likelihood:  # noqa: ARG001
+    """Return the likelihood of the keys alone."""
+    raise InternalError("these reports do not show bins of keys", "register how their keys are estimated")
+
+
+@by_key.register
+def _(operator: KeepOrWindowOperator, likelihood: Likelihood) -> Likelihood:
+    """Return k-RR."""
+    counts = likelihood.counts.reshape(len(likelihood.counts), -1, operator.bins).sum(axis=-1)
+    other = operator.anything * operator.bins
+    return Likelihood(KeepOrSpreadOperator(operator.keys, other + operator.kept, other), counts)
+
+
+@by_key.register
+def _(operator: BinOperator, likelihood: Likelihood) -> Likelihood:
+    """Return unary encoding; there is one group, as each has an operator of its own."""
+    keys, sums = operator.of_keys(likelihood.counts[0])
+    return Likelihood(keys, sums[None])
+
+
+def centres(bins: int) -> Floats:
+    """Return the centres of the bins on [-1, 1]."""
+    return (2 * np.arange(bins) + 1) / bins - 1
+
 
 ROW = ("frequency", "frequency_error", "low", "high", "mean", "mean_error", "mean_low", "mean_high")
 MOST_LOST = 0.5

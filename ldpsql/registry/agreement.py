@@ -23,9 +23,8 @@ from ldpsql.errors import LdpError, MechanismUnrecorded, OtherMechanism, Unmarke
 from ldpsql.inference.mixed import Mixed
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.names import ROW
-from ldpsql.registry.declared import DECLARATIONS
 from ldpsql.registry.fingerprint import digits_of, fingerprint, short_text
-from ldpsql.registry.handles import MECHANISMS, mechanism_number, read_levels
+from ldpsql.registry.handles import DECLARATIONS, MECHANISMS, mechanism_number, read_levels
 from ldpsql.registry.registry import registry
 
 KEY = "ldpsql.mechanism."

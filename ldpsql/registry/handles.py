@@ -19,7 +19,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import pinned
 from ldpsql.domains.product import Product, of_columns
 from ldpsql.engine.functions import names_withheld
-from ldpsql.errors import InvalidParameter, InvalidSpec
+from ldpsql.errors import InvalidParameter, InvalidSpec, UnknownName
 from ldpsql.estimates.estimate import check_single
 from ldpsql.estimates.question import Asked
 from ldpsql.estimators.base import Estimator
@@ -266,3 +266,67 @@ def without_inversion(source: Mechanism | ReportSource, estimator: Estimator) ->
 def _hazy(mechanism: Mechanism) -> bool:
     """Return whether reports can be listed and hardly distinguish neighbouring values."""
     return isinstance(certify(mechanism).reports, Domain) and operator_of(mechanism).bounding_weights is not None
+
+
+# Mechanisms that SQL declared by name, with ``ldp.declare``: each catalog has its own names.
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
+
+
+class Declarations:
+    """Mechanisms by catalog and name. SQL does not distinguish upper from lower case, so neither do the names."""
+
+    def __init__(self) -> None:
+        self._mechanisms: dict[int, dict[str, Mechanism]] = {}
+        self._lock = Lock()
+
+    def declare(self, catalog: int, name: str, mechanism: Mechanism, *, replace: bool = False) -> None:
+        """Certify a mechanism and store it under a name.
+
+        Args:
+            catalog: the number of the catalog.
+            name: the name, of letters, digits and _.
+            mechanism: the mechanism.
+            replace: whether it takes the place of another mechanism of that name.
+
+        Raises:
+            InvalidParameter: if the name is not a plain one, or that of another mechanism.
+            NotPrivate, InvalidParameter, PluginError: if the mechanism cannot be certified.
+
+        """
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise InvalidParameter("a declared mechanism needs a name of letters, digits and _", "for example item")
+        certify(mechanism)
+        with self._lock:
+            names = self._mechanisms.setdefault(catalog, {})
+            if not replace and names.get(name.casefold(), mechanism) != mechanism:
+                raise InvalidParameter(
+                    "another mechanism, or another version of its domain, is declared under this name",
+                    "choose another name, such as item_2, or replace := true",
+                )
+            names[name.casefold()] = mechanism
+
+    def declared(self, catalog: int, name: str) -> Mechanism:
+        """Return the mechanism of a name.
+
+        Raises:
+            UnknownName: if there is none.
+
+        """
+        names = self.names(catalog)
+        if not isinstance(name, str) or name.casefold() not in names:
+            raise UnknownName("declared mechanism", str(name), names, "SELECT ldp.declare('item', ldp.krr(...)) declares one")
+        return names[name.casefold()]
+
+    def names(self, catalog: int) -> dict[str, Mechanism]:
+        """Return all mechanisms of a catalog by their names, in alphabetical order."""
+        with self._lock:
+            return dict(sorted(self._mechanisms.get(catalog, {}).items()))
+
+    def everywhere(self) -> list[Mechanism]:
+        """Return the mechanisms of all catalogs."""
+        with self._lock:
+            return [mechanism for declared in self._mechanisms.values() for mechanism in declared.values()]
+
+
+DECLARATIONS = Declarations()

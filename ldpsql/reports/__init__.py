@@ -21,26 +21,10 @@ from ldpsql.reports.rows import RowReports
 from ldpsql.reports.sets import HashReports, ListedHashReports, SetReports, SymbolReports, octets, of_octets
 
 __all__ = [
-    "FORMS",
-    "Alphabet",
-    "BinReports",
-    "HashReports",
-    "ListedHashReports",
-    "MarkedReports",
-    "NodeReports",
-    "NumberedReports",
-    "PairReports",
-    "PrefixReports",
-    "RowReports",
-    "SetReports",
-    "SignReports",
-    "SymbolReports",
-    "WordReports",
-    "impossible",
-    "octets",
-    "of_octets",
-    "type_of",
-]
+    "FORMS", "Alphabet", "BinReports", "HashReports", "ListedHashReports", "MarkedReports", "NodeReports", "NumberedReports",
+    "PairReports", "PrefixReports", "RowReports", "SetReports", "SignReports", "SymbolReports", "WordReports", "impossible",
+    "octets", "of_octets", "type_of",
+]  # fmt: skip
 
 Alphabet: TypeAlias = Domain | WordReports | NumberedReports | RowReports
 

@@ -13,8 +13,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, build_scope
 
-from ldpsql.sql.calls import Calls, argument_names
-from ldpsql.sql.lineage import path_of
+from ldpsql.sql.lineage import Calls, argument_names, path_of
 from ldpsql.sql.lint import Finding
 from ldpsql.sql.structure import stored_query
 

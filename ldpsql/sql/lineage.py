@@ -5,9 +5,75 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from duckdb import DuckDBPyConnection
 from sqlglot import exp
 
-from ldpsql.sql.calls import Calls, argument_names
+from ldpsql.engine.functions import Macros
+from ldpsql.mechanisms.base import Mechanism
+from ldpsql.names import MECHANISM_HANDLE
+from ldpsql.quoting import quoted
+from ldpsql.registry.handles import MECHANISMS
+from ldpsql.registry.registry import registry
+from ldpsql.sql.drawing import DrawingFunctions
+from ldpsql.sql.structure import parsed
+
+# Calls of functions in parsed SQL: those of ldpsql, and those that draw, with their mechanisms.
+
+_ROWS = "perturb_rows"
+_OF_A_MECHANISM = {"perturb", "perturb_once"}  # (x, m, ...)
+_OF_DUCKDB = {"mean", "quantile", "variance"}  # without a schema, these are DuckDB's own
+_UNNAMED = "m"  # for messages: a mechanism that SQL does not name
+
+
+class Calls:
+    """Distinguishes calls of ldpsql and of macros that call it from other calls."""
+
+    def __init__(self, drawing: DrawingFunctions, macros: frozenset[str] = frozenset()) -> None:
+        """``macros`` are names of the user's macros that call a function of ldpsql."""
+        offered = [function for _, functions in registry().functions() for function in functions]
+        own = {name.lower() for function in offered if isinstance(function, Macros) for name in function.names()}
+        self._ours, self._drawing = own - _OF_DUCKDB, drawing
+        self._macros = macros
+
+    def of_ldpsql(self, node: exp.Expr) -> bool:
+        """Return whether a node is a call of a function of ldpsql, or of a macro that calls one."""
+        if isinstance(node, exp.Dot):
+            return _leftmost(node) == "ldp" or (isinstance(node.expression, exp.Anonymous) and self._named(node.expression))
+        return isinstance(node, exp.Anonymous) and self._named(node)
+
+    def _named(self, call: exp.Anonymous) -> bool:
+        return call.name.lower() in self._ours or call.name.lower() in self._macros
+
+    def drawn(self, node: exp.Expr) -> str:
+        """Return the mechanism of a call that draws reports, as SQL; an empty string for anything else."""
+        call = node.expression if isinstance(node, exp.Dot) else node
+        if not isinstance(call, exp.Anonymous):
+            return ""
+        if call.name.lower() in _OF_A_MECHANISM and len(call.expressions) > 1:
+            return call.expressions[1].sql("duckdb", normalize_functions=False)
+        return _UNNAMED if self._drawing.named([call.name]) else ""
+
+    def drawn_rows(self, call: exp.Expr) -> Iterator[tuple[str, str]]:
+        """Yield the columns that ``perturb_rows`` draws, each with its mechanism."""
+        if not isinstance(call, exp.Anonymous) or call.name.lower() != _ROWS:
+            return
+        for pair in (pair for struct in call.find_all(exp.Struct) for pair in struct.expressions):
+            if isinstance(pair, exp.PropertyEQ):
+                yield pair.this.name, pair.expression.sql("duckdb", normalize_functions=False)
+
+
+def argument_names(call: exp.Expr) -> list[str]:
+    """Return the names and strings that are arguments of a call, also in a list."""
+    arguments = [argument for argument in call.args.get("expressions") or [] if isinstance(argument, exp.Expr)]
+    listed = [item for argument in arguments for item in (argument.expressions or [argument])]
+    return [item.name for item in listed if isinstance(item, exp.Literal | exp.Column)]
+
+
+def _leftmost(node: exp.Expr) -> str:
+    while isinstance(node, exp.Dot):
+        node = node.this
+    return node.name.lower()
+
 
 _PASSED_ON = (exp.AnyValue, exp.First, exp.Last, exp.ArgMax, exp.ArgMin, exp.ArrayAgg)  # they return reports themselves
 Files = Callable[[str], "Relation | None"]
@@ -281,3 +347,47 @@ def _starred(star: exp.Star, sources: Iterable[Relation]) -> Relation:
         relation = relation.joined(source)
     kept = ((renamed.get(name, name), report) for name, report in relation.columns if name not in left_out)
     return Relation(tuple(kept), relation.open)
+
+
+# The columns of reports that a statement draws, with their mechanisms, so that they can be recorded next to the reports.
+
+
+def drawn_columns(sql: str, drawing: DrawingFunctions) -> dict[str, str]:
+    """Return the columns that a query draws, each with its mechanism as SQL; none for SQL that cannot be parsed."""
+    tree = parsed(sql)
+    return _columns(tree, drawing) if isinstance(tree, exp.Query) else {}
+
+
+def stored_columns(sql: str, drawing: DrawingFunctions) -> tuple[str, dict[str, str]] | None:
+    """Return the table that CREATE TABLE AS or INSERT fills, and the columns that it draws; None for other statements."""
+    tree = parsed(sql)
+    if not isinstance(tree, exp.Create | exp.Insert) or not isinstance(tree.expression, exp.Query):
+        return None
+    target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+    if not isinstance(target, exp.Table) or (isinstance(tree, exp.Create) and tree.kind != "TABLE"):
+        return None
+    names = [part.name for part in tree.this.expressions] if isinstance(tree.this, exp.Schema) else []
+    if isinstance(tree, exp.Insert) and not names and not tree.args.get("by_name"):
+        return None  # by position: the table has names of its own
+    columns = _columns(tree.expression, drawing, names)
+    return (".".join(map(quoted, path_of(target))), columns) if columns else None
+
+
+def _columns(query: exp.Expr, drawing: DrawingFunctions, names: list[str] | None = None) -> dict[str, str]:
+    relation: Relation = Reader(Tables(), Calls(drawing)).read(query).renamed(names or [])
+    calls = {name: report.mechanism for name, report in relation.reports.items()}
+    return {name: call for name, call in calls.items() if "(" in call}
+
+
+def mechanisms_of(cursor: DuckDBPyConnection, columns: Mapping[str, str]) -> dict[str, Mechanism]:
+    """Return the mechanisms that these calls stand for on a connection.
+
+    Raises:
+        duckdb.Error: if one of them is not a constant.
+
+    """
+    handles = {
+        column: cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()[0][0]
+        for column, call in columns.items()
+    }
+    return {column: MECHANISMS.thing(handle) for column, handle in handles.items()}

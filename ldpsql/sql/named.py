@@ -21,9 +21,8 @@ from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.families import OrderedMechanism
 from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.quoting import quoted, text_literal
-from ldpsql.registry.declared import DECLARATIONS, NAME
 from ldpsql.registry.documents import from_file
-from ldpsql.registry.handles import MECHANISMS
+from ldpsql.registry.handles import DECLARATIONS, MECHANISMS, NAME
 from ldpsql.registry.registry import registry
 
 _REFUSALS: dict[str, type[LdpError]] = {kind.code: kind for kind in (SourceRefused, OtherMechanism)}  # of a domain in a table

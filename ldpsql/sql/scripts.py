@@ -6,16 +6,49 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from sqlglot import exp
+
 from ldpsql.errors import SourceRefused
 from ldpsql.sql.drawing import DrawingFunctions, Draws
 from ldpsql.sql.lineage import Relation
-from ldpsql.sql.lint import Finding, redrawn
+from ldpsql.sql.lint import Finding, misused, redrawn
 from ldpsql.sql.project import Project
 from ldpsql.sql.recorded import of_file, of_settings
-from ldpsql.sql.remedies import misused
-from ldpsql.sql.repeated import repeats
-from ldpsql.sql.structure import computed_columns, keeps_order, reads_stored
-from ldpsql.sql.tokens import Statement, statements
+from ldpsql.sql.structure import Statement, computed_columns, keeps_order, parsed, reads_stored, statements
+
+# Expressions that DuckDB evaluates several times for a row: a draw inside of one gives several reports.
+#
+# DuckDB turns them into others in which an operand occurs more than once, and cannot know that each of these would draw.
+
+# Macros of DuckDB in which a parameter occurs more than once, and functions over a constant list, which become IN.
+MACROS = frozenset({
+    "array_pop_back", "array_to_string", "array_to_string_comma_default", "fmod", "json_group_array", "json_group_object",
+    "map_contains_entry", "nullif", "split_part", "weighted_avg",
+})  # fmt: skip
+_OVER_LISTS = frozenset({"array_contains", "array_has", "contains", "list_contains", "list_has"})
+
+
+def repeats(sql: str, drawing: DrawingFunctions) -> bool:
+    """Return whether a statement draws inside of an expression that DuckDB may evaluate several times for a row."""
+    tree = parsed(sql)
+    return tree is not None and any(_draws(operand, drawing) for operand in _repeated(tree))
+
+
+def _repeated(tree: exp.Expr) -> list[exp.Expr]:
+    """Return the operands that DuckDB may evaluate several times."""
+    compared = [node.this for node in tree.find_all(exp.In) if len(node.expressions) > 1]
+    cases = [node.this for node in tree.find_all(exp.Case) if node.this is not None and len(node.args["ifs"]) > 1]
+    return [*compared, *cases, *(call for call in tree.find_all(exp.Func) if _names(call) & (MACROS | _OVER_LISTS))]
+
+
+def _names(call: exp.Func) -> set[str]:
+    names = [call.name] if isinstance(call, exp.Anonymous) else type(call).sql_names()
+    return {name.lower() for name in names}
+
+
+def _draws(operand: exp.Expr, drawing: DrawingFunctions) -> bool:
+    return drawing.named(call.name for call in operand.find_all(exp.Anonymous))
+
 
 IN_ORDER = "it stores reports in the order of the rows, which reveals values if rows are sorted or grouped by them"
 SHUFFLE = "use FROM ldp.perturb_rows(table, {column: mechanism}), or end the query with ORDER BY random()"

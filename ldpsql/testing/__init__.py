@@ -14,24 +14,11 @@ from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import DenseOperator
 from ldpsql.mechanisms.audit import plausible
 from ldpsql.privacy.certificate import certificate
-from ldpsql.testing.channels import check_rows, check_sampler
 from ldpsql.testing.enumeration import Enumeration, enumerated
 from ldpsql.testing.estimators import check_estimator
-from ldpsql.testing.mechanisms import check_mechanism
-from ldpsql.testing.trials import examples, insecure_words_for_tests
+from ldpsql.testing.mechanisms import check_mechanism, check_rows, check_sampler, examples, insecure_words_for_tests
 
 __all__ = [
-    "DenseOperator",
-    "Enumeration",
-    "certificate",
-    "check_estimator",
-    "check_mechanism",
-    "check_rows",
-    "check_sampler",
-    "enumerated",
-    "estimate_counts",
-    "examples",
-    "insecure_words_for_tests",
-    "operator_of",
-    "plausible",
-]
+    "DenseOperator", "Enumeration", "certificate", "check_estimator", "check_mechanism", "check_rows", "check_sampler",
+    "enumerated", "estimate_counts", "examples", "insecure_words_for_tests", "operator_of", "plausible",
+]  # fmt: skip

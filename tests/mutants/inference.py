@@ -291,14 +291,14 @@ MUTANTS = (
     ),
     # Key-value
     Mutant(
-        "ldpsql/pairs/shown.py",
+        "ldpsql/pairs/estimation.py",
         "both = self.score * (1.0 - share) / n / (self.lift * self.apart)",
         "both = -self.score * (1.0 - share) / n / (self.lift * self.apart)",
         "the covariance of frequency and sum has the wrong sign",
         "tests/laws/test_intervals.py::test_the_errors_of_frequencies_and_means_of_keys_are_those_of_exact_moments",
     ),
     Mutant(
-        "ldpsql/pairs/shown.py",
+        "ldpsql/pairs/estimation.py",
         "return np.sqrt(expected * (1.0 - expected) / n) / self.lift",
         "return 0.97 * np.sqrt(expected * (1.0 - expected) / n) / self.lift",
         "errors of frequencies of keys are 3 % too small",

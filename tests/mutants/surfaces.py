@@ -35,7 +35,7 @@ MUTANTS = (
         "tests/test_lint.py::test_a_prepared_statement_of_stored_rows_is_found",
     ),
     Mutant(
-        "ldpsql/sql/repeated.py",
+        "ldpsql/sql/scripts.py",
         '"map_contains_entry", "nullif", "split_part", "weighted_avg",',
         '"map_contains_entry", "split_part", "weighted_avg",',
         "a draw in NULLIF, which gives two reports, is not seen",
@@ -78,7 +78,7 @@ MUTANTS = (
         "tests/test_dbt.py::test_what_would_overspend_or_failed_is_not_published",
     ),
     Mutant(
-        "ldpsql/dbt/statements.py",
+        "ldpsql/dbt/models.py",
         '        if command == "show":',
         "        if False:",
         "dbt show draws reports that nobody keeps",
@@ -172,7 +172,7 @@ MUTANTS = (
         "tests/test_cli.py::test_numbers_that_json_does_not_have_are_null",
     ),
     Mutant(
-        "ldpsql/cli/failures.py",
+        "ldpsql/cli/app.py",
         "return Failure(ours.code, ours.message, ours.hint, ours.exit_code)",
         "return Failure(ours.code, ours.message, ours.hint, 1)",
         "a refusal inside of SQL has another exit code than outside",

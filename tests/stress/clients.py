@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ldpsql.clients.module import module
-from ldpsql.clients.vectors import vectors
+from ldpsql.clients.module import module, vectors
 from tests import clients
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

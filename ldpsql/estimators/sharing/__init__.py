@@ -11,15 +11,6 @@ from ldpsql.estimators.sharing.pseudo import by_class
 from ldpsql.estimators.sharing.votes import Votes
 
 __all__ = [
-    "Prior",
-    "PriorField",
-    "Votes",
-    "by_class",
-    "by_direction",
-    "credible",
-    "directed",
-    "error_of_mean",
-    "learnt",
-    "medians",
+    "Prior", "PriorField", "Votes", "by_class", "by_direction", "credible", "directed", "error_of_mean", "learnt", "medians",
     "with_neighbours",
-]
+]  # fmt: skip

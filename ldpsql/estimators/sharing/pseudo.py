@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ldpsql.estimators.iteration import smoothed
 from ldpsql.estimators.resampling import split
 from ldpsql.estimators.sharing.cells import CLASSES, CONCENTRATIONS
-from ldpsql.estimators.smoothing import smoothed
 from ldpsql.inference.deadline import check
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats

@@ -15,9 +15,8 @@ from ldpsql.inference.operators.levels import LevelsOperator
 from ldpsql.inference.operators.merged import ExtendedOperator, MergedOperator, MergedSupportOperator, merged
 from ldpsql.inference.operators.orthogonal import CharacterOperator, ListedOperator
 from ldpsql.inference.operators.plane import PlaneOperator
-from ldpsql.inference.operators.product import ProductOperator
+from ldpsql.inference.operators.product import ProductOperator, StackOperator
 from ldpsql.inference.operators.ranges import Ranges
-from ldpsql.inference.operators.stack import StackOperator
 from ldpsql.inference.operators.supports import (
     BinOperator,
     SignedOperator,
@@ -29,40 +28,10 @@ from ldpsql.inference.operators.supports import (
 )
 
 __all__ = [
-    "MOST_REPORTS",
-    "BinOperator",
-    "BlocksOperator",
-    "CharacterOperator",
-    "DenseOperator",
-    "ExtendedOperator",
-    "Floats",
-    "GeometricOperator",
-    "Ints",
-    "KeepOrSpreadOperator",
-    "KeepOrWindowOperator",
-    "KhatriRaoOperator",
-    "KroneckerOperator",
-    "LevelsOperator",
-    "ListedOperator",
-    "MergedOperator",
-    "MergedSupportOperator",
-    "MixedKeepOrSpreadOperator",
-    "ObservedColumn",
-    "Operator",
-    "PairOperator",
-    "PlaneOperator",
-    "ProductOperator",
-    "Ranges",
-    "SignedOperator",
-    "SquareGeometricOperator",
-    "StackOperator",
-    "SupportOperator",
-    "Unreported",
-    "check_number",
-    "collapsed",
-    "merged",
-    "observed",
-    "operator",
-    "packed",
-    "stacked",
-]
+    "MOST_REPORTS", "BinOperator", "BlocksOperator", "CharacterOperator", "DenseOperator", "ExtendedOperator", "Floats",
+    "GeometricOperator", "Ints", "KeepOrSpreadOperator", "KeepOrWindowOperator", "KhatriRaoOperator", "KroneckerOperator",
+    "LevelsOperator", "ListedOperator", "MergedOperator", "MergedSupportOperator", "MixedKeepOrSpreadOperator",
+    "ObservedColumn", "Operator", "PairOperator", "PlaneOperator", "ProductOperator", "Ranges", "SignedOperator",
+    "SquareGeometricOperator", "StackOperator", "SupportOperator", "Unreported", "check_number", "collapsed", "merged",
+    "observed", "operator", "packed", "stacked",
+]  # fmt: skip

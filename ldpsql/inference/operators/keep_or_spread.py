@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, Floats, KeepOrSpread, KeepOrWindow
 from ldpsql.inference.operators.base import Ends, NamedOperator, Operator, operator
-from ldpsql.inference.operators.stack import StackOperator
+from ldpsql.inference.operators.product import StackOperator
 
 
 class KeepOrSpreadOperator(NamedOperator):

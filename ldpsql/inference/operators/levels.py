@@ -15,8 +15,8 @@ from ldpsql.channels.level_hashes import Response
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Ends, Operator, digest, operator
 from ldpsql.inference.operators.merged import ExtendedOperator
+from ldpsql.inference.operators.product import StackOperator
 from ldpsql.inference.operators.ranges import Parents, Ranges, Tree, range_variances
-from ldpsql.inference.operators.stack import StackOperator
 
 _MOST_CURVED = 4096  # values for which something may be computed for all pairs
 _CELLS = 1 << 24  # of functionals times values at a time
