@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql import Mechanism, certify
-from ldpsql.cli.app import failure
+from ldpsql.cli.failures import failure
 from ldpsql.functions import CertifiedMechanism, registry, text_literal
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms.base import CertifiedPairs, CertifiedStrings

@@ -11,7 +11,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.cli.app import failure
+from ldpsql.cli.failures import failure
 
 # Each statement, what DuckDB itself shows, and the remedy: in the same message, or in DuckDB's words with that of `ldpsql sql`.
 MISTAKES: dict[str, tuple[str, str, str]] = {

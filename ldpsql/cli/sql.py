@@ -55,7 +55,7 @@ def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
     """
     import duckdb
 
-    from ldpsql.cli.app import StatementFailed, failure
+    from ldpsql.cli.failures import StatementFailed, failure
 
     try:
         _run(con, text, form)
@@ -94,7 +94,7 @@ def prompt(con: DuckDBPyConnection, form: Format, ledger: Ledger | None) -> None
     """Read statements, each ending in a semicolon, until .quit or the end of input."""
     import contextlib
 
-    from ldpsql.cli.app import failure
+    from ldpsql.cli.failures import failure
 
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  # line editing and history, if the platform has it

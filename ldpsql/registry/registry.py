@@ -206,6 +206,8 @@ class Registry:
         loaded = cls()
         for plugin in discovery.built_in():
             loaded.add_module(plugin.name, plugin)
+        # lists go by name, whichever file offers what
+        loaded.mechanisms, loaded.estimators = dict(sorted(loaded.mechanisms.items())), dict(sorted(loaded.estimators.items()))
         loaded._sql_names = {
             name: plugin.name for plugin, offered in loaded.functions() for function in offered for name in function.names()
         }

@@ -1,1 +1,1 @@
-"""The built-in estimators, one file each; a new file is registered automatically."""
+"""The built-in estimators, a family in a file; a new file is registered automatically."""

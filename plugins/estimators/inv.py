@@ -1,9 +1,12 @@
-"""Matrix inversion: the unbiased estimator.
+"""Matrix inversion: the unbiased estimator (INV), normalised (INV-N), and projected on the simplex (INV-P, NormSub).
 
-Agrawal, Srikant, Thomas, "Privacy preserving OLAP", SIGMOD 2005.
+Agrawal, Srikant, Thomas, "Privacy preserving OLAP", SIGMOD 2005 (INV). Kairouz, Bonawitz, Ramage, "Discrete distribution
+estimation under local privacy", ICML 2016, section 4 (INV-N and INV-P).
 """
 
-from ldpsql.estimators import Estimator, Fit, Likelihood, hookimpl
+import numpy as np
+
+from ldpsql.estimators import Estimator, Fit, Likelihood, hookimpl, simplex_projection
 
 
 class Inv(Estimator):
@@ -27,7 +30,44 @@ class Inv(Estimator):
         return Fit.inversion(likelihood.operator.invert(likelihood.shares))
 
 
+class InvN(Estimator):
+    """Matrix inversion, then negative shares are set to zero and the rest is scaled to sum to one.
+
+    If no share is positive, as in groups of one or two set-valued reports, the result is the nearest distribution.
+
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
+    >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))
+    >>> InvN().fit(coin).theta.tolist()
+    [[1.0, 0.0]]
+    """
+
+    name = "inv_n"
+
+    def fit(self, likelihood: Likelihood) -> Fit:
+        """Invert, clip and normalise every group."""
+        v = likelihood.operator.invert(likelihood.shares)
+        positive = np.where(v.max(axis=-1, keepdims=True) > 0, np.maximum(v, 0.0), simplex_projection(v))
+        return Fit.inversion(positive / positive.sum(axis=-1, keepdims=True))
+
+
+class InvP(Estimator):
+    """Matrix inversion, then the nearest distribution in Euclidean distance.
+
+    >>> import numpy as np
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
+    >>> coin = Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))
+    >>> InvP().fit(coin).theta.tolist()
+    [[1.0, 0.0]]
+    """
+
+    name = "inv_p"
+
+    def fit(self, likelihood: Likelihood) -> Fit:
+        """Invert and project every group."""
+        return Fit.inversion(simplex_projection(likelihood.operator.invert(likelihood.shares)))
+
+
 @hookimpl
 def ldpsql_estimators() -> list[type[Estimator]]:
-    """Offer the plain inversion."""
-    return [Inv]
+    """Offer the inversion as it is, normalised and projected."""
+    return [Inv, InvN, InvP]

@@ -1,1 +1,1 @@
-"""One mechanism per file; new files are found automatically."""
+"""The built-in mechanisms, a family in a file; new files are found automatically."""

@@ -1,4 +1,8 @@
-"""Several columns of a row, each by its own mechanism, independently of each other."""
+"""Several columns of a row, each by its own mechanism: all of them, or one that is drawn at random, also known as SMP.
+
+Nguyen, Xiao, Yang, Hui, Shin, Shin, "Collecting and analyzing data from smart device users with local differential privacy",
+2016 (SMP); Arcolezi, Couchot, Al Bouna, Xiao, "Random sampling plus fake data", CIKM 2021, who compare it with other ways.
+"""
 
 from ldpsql.mechanisms import Mechanism, RowMechanism, hookimpl
 
@@ -18,7 +22,23 @@ class Row(RowMechanism):
     name = "row"
 
 
+class OneOf(RowMechanism):
+    """One column of each row, drawn at random, by its own mechanism; the others are NULL, and epsilon is the largest of theirs.
+
+    For many columns whose shares are wanted column by column. Reports say nothing about columns together: estimate each column
+    with its own mechanism, which leaves NULL out.
+
+    >>> from ldpsql.registry.registry import registry
+    >>> person = registry().mechanism("one_of(city=krr(2, ['Lima', 'Oslo']), adult=krr(2, [false, true]))")
+    >>> str(person.claim())
+    '2-LDP'
+    """
+
+    name = "one_of"
+    single = True
+
+
 @hookimpl
 def ldpsql_mechanisms() -> list[type[Mechanism]]:
-    """Offer rows of several columns."""
-    return [Row]
+    """Offer reports of all columns of a row, and of one of them."""
+    return [Row, OneOf]

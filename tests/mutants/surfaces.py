@@ -172,7 +172,7 @@ MUTANTS = (
         "tests/test_cli.py::test_numbers_that_json_does_not_have_are_null",
     ),
     Mutant(
-        "ldpsql/cli/app.py",
+        "ldpsql/cli/failures.py",
         "return Failure(ours.code, ours.message, ours.hint, ours.exit_code)",
         "return Failure(ours.code, ours.message, ours.hint, 1)",
         "a refusal inside of SQL has another exit code than outside",

@@ -1,12 +1,26 @@
-"""The planar Laplace mechanism, discretised on a grid and truncated to a rectangle.
+"""Noise on the plane, truncated to a rectangle of a grid.
 
-Andres, Bordenabe, Chatzikokolakis, Palamidessi, "Geo-indistinguishability: differential privacy for location-based systems",
-CCS 2013.
+ElSalamouny, Palamidessi, "Full convergence of the iterative Bayesian update and applications to mechanisms for privacy
+protection", 2020, appendix B, equation 24 (geometric). Andres, Bordenabe, Chatzikokolakis, Palamidessi,
+"Geo-indistinguishability: differential privacy for location-based systems", CCS 2013 (Laplace).
 """
 
 from math import ceil
 
 from ldpsql.mechanisms import Mechanism, PlanarMechanism, hookimpl
+
+
+class PlanarGeometric(PlanarMechanism):
+    """Planar geometric mechanism: P(z|x) ~ e^(-epsilon d(x,z)) on an infinite grid, then the nearest cell of the rectangle.
+
+    Geo-indistinguishable: cells at distance d keep d * epsilon. Reports are cells.
+
+    >>> PlanarGeometric(epsilon=1, columns=2, rows=2).channel().probabilities().round(3)[0].tolist()
+    [0.455, 0.212, 0.212, 0.122]
+    """
+
+    name = "planar_geometric"
+
 
 _POINTS_PER_DECAY = 8  # the midpoint rule is then good to about 1e-3
 _MOST_POINTS = 65
@@ -32,5 +46,5 @@ class PlanarLaplace(PlanarMechanism):
 
 @hookimpl
 def ldpsql_mechanisms() -> list[type[Mechanism]]:
-    """Offer the planar Laplace mechanism."""
-    return [PlanarLaplace]
+    """Offer the planar geometric and the planar Laplace mechanism."""
+    return [PlanarGeometric, PlanarLaplace]

@@ -1,10 +1,26 @@
-"""The shares of the reports themselves: the baseline that ignores that reports are perturbed.
+"""Baselines: the uniform distribution, which uses no reports, and their own shares, as if they were not perturbed.
 
 Murakami, Hino, Sakuma, "Toward distribution estimation under local differential privacy with small samples", PoPETs 2018,
-section 5.1 (ObfDat).
+section 5.1 (Uniform and ObfDat).
 """
 
-from ldpsql.estimators import Estimator, Fit, Likelihood, NotApplicable, Status, hookimpl
+from ldpsql.estimators import Estimator, Fit, Likelihood, NotApplicable, Status, hookimpl, uniform
+
+
+class Uniform(Estimator):
+    """Uniform distribution: a baseline; an estimator that does worse has learnt nothing from the reports.
+
+    >>> import numpy as np
+    >>> from ldpsql.inference.operators import KeepOrSpreadOperator
+    >>> Uniform().fit(Likelihood(KeepOrSpreadOperator(2, 0.75, 0.25), np.array([[90.0, 10.0]]))).theta.tolist()
+    [[0.5, 0.5]]
+    """
+
+    name = "uniform"
+
+    def fit(self, likelihood: Likelihood) -> Fit:
+        """Return equal shares."""
+        return Fit.plain(uniform(likelihood), Status.BASELINE)
 
 
 class Observed(Estimator):
@@ -34,5 +50,5 @@ class Observed(Estimator):
 
 @hookimpl
 def ldpsql_estimators() -> list[type[Estimator]]:
-    """Offer the baseline of the reports themselves."""
-    return [Observed]
+    """Offer the baselines."""
+    return [Uniform, Observed]

@@ -1,6 +1,7 @@
-"""Optimised local hashing over the rows of several columns: all of epsilon goes to the whole row."""
+"""One report of a whole row: all of epsilon goes to the cell of the table, by k-RR or by optimised local hashing."""
 
 from ldpsql.mechanisms import (
+    Channel,
     HashReports,
     JointMechanism,
     KeepOrSpread,
@@ -10,6 +11,23 @@ from ldpsql.mechanisms import (
     hash_symbols,
     hookimpl,
 )
+
+
+class JointKrr(JointMechanism):
+    """k-ary randomised response over rows of several columns: keep the whole row, or report any other row evenly.
+
+    Reports are rows. Best for tables of few cells or a large epsilon; see ``joint_olh``.
+
+    >>> channel = JointKrr(epsilon=2, columns={"sex": ["f", "m"], "adult": [False, True]}).channel()
+    >>> channel.probabilities().round(3)[0].tolist()
+    [0.711, 0.096, 0.096, 0.096]
+    """
+
+    name = "joint_krr"
+
+    def channel(self) -> Channel:
+        """Return the channel that keeps the row as often as epsilon allows."""
+        return KeepOrSpread.within(len(self.columns), self.epsilon.exp_below())
 
 
 class JointOlh(JointMechanism):
@@ -38,5 +56,5 @@ class JointOlh(JointMechanism):
 
 @hookimpl
 def ldpsql_mechanisms() -> list[type[Mechanism]]:
-    """Offer OLH over rows."""
-    return [JointOlh]
+    """Offer k-RR and OLH over rows."""
+    return [JointKrr, JointOlh]

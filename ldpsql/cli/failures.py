@@ -1,0 +1,135 @@
+"""Turns an exception into one line, a hint and an exit code, without a raw value.
+
+DuckDB's messages show values if they are about data (casts, constraints, CSV lines). Messages about the statement are passed on
+in the words of `ldpsql.errors.wording`; of all others only the kind is reported.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import duckdb
+
+from ldpsql.errors import Interrupted, LdpError
+from ldpsql.errors.wording import of_sql, withheld_message, without_values
+
+_MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
+_NO_OVERLOAD = re.compile(r"Macro \w+\(\) does not support the supplied arguments")
+_CANDIDATE = re.compile(r"Macro (\w+)\(\) does not support .*?Candidate macros:\n\t([^\n]+)", re.DOTALL)
+_RECORDED = re.compile(r"Macro (?:estimate|estimate_by|margin)\(\) does not support the supplied arguments")
+_OPTION = re.compile(r"\b(deadline|stop|confidence|intervals|misfit|tolerance|max_iterations)\s*:?=", re.IGNORECASE)
+_NOT_FOUND = re.compile(r"Referenced column \"(\w+)\"|has multiple\b.* that match the supplied arguments", re.DOTALL)
+_ESTIMATOR = re.compile(r"\bestimator\s*:?=", re.IGNORECASE)
+_EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
+    "unordered_map::at": (
+        "DuckDB cannot run this statement",
+        "DuckDB 2.0 fails if LATERAL holds a function that draws and a column from outside: draw in the SELECT list",
+    ),
+    'The "structure" argument in function "from_json" must be a constant expression': (
+        "a column or a subquery holds a mechanism as text",
+        "make it with a constructor, such as ldp.krr(1, ['a', 'b']); write the text in a call, and a macro with brackets",
+    ),
+    "Table function cannot contain subqueries": (
+        "a subquery stands in the place of a table",
+        "name it first: WITH t AS (SELECT ...) FROM ldp.estimate(t, city)",
+    ),
+    'Function "read_': (
+        "a call stands in the place of a table",
+        "write the path itself, such as FROM ldp.estimate('reports.csv', city, city())",
+    ),
+    'is a Macro Function. "DISTINCT", "FILTER"': (
+        "DuckDB allows DISTINCT, FILTER and ORDER BY only in its own aggregates",
+        "instead of FILTER (WHERE c), write CASE WHEN c THEN report END for the report: NULL reports are not counted",
+    ),
+    "Catalog Error: Aggregate Function with name": (
+        "OVER follows a function that is not one of DuckDB's own aggregates",
+        "instead of OVER (PARTITION BY k), estimate in a subquery with GROUP BY k, and join its rows by k",
+    ),
+}
+
+
+class Failure(NamedTuple):
+    """What the user reads about an exception."""
+
+    code: str
+    message: str
+    hint: str
+    exit_code: int
+
+
+class StatementFailed(Exception):
+    """DuckDB refused a statement; ``failure`` is what the user may read about it."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def failure(error: Exception | KeyboardInterrupt, typed: str) -> Failure:
+    """Return what the user may read about an exception; ``typed`` is what the user wrote."""
+    if isinstance(error, KeyboardInterrupt | Interrupted):
+        return Failure("", "interrupted", "", Interrupted.exit_code)
+    if isinstance(error, StatementFailed):
+        return error.failure
+    if isinstance(error, LdpError):
+        return Failure(error.code, error.message, error.hint, error.exit_code)
+    if isinstance(error, duckdb.Error):
+        return _of_duckdb(error, typed)
+    if isinstance(error, OSError) and error.errno is not None:  # errors without a number are Arrow's, and may quote a file
+        cause = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
+        return Failure("LDP902", cause, "is the path right, and do you have permission to read and write it?", 1)
+    return Failure("LDP901", *withheld_message(error), 1)
+
+
+def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
+    if ours := of_sql(error, typed):
+        return Failure(ours.code, ours.message, ours.hint, ours.exit_code)
+    if explained := next((words for text, words in _EXPLAINED.items() if text in str(error)), None):
+        return Failure("LDP903", *explained, 1)
+    message = without_values(error, typed)
+    if message is None:
+        return Failure("LDP901", *withheld_message(error), 1)
+    hint = _about_a_plugin(str(error)) or _about_an_option(message, typed) or _about_the_mechanism(message, typed)
+    hint = hint or _about_an_equals_sign(message, typed) or _about_arguments(str(error), typed)
+    return Failure("LDP903", message, hint or "DuckDB's own words about the statement", 1)
+
+
+def _about_an_option(message: str, typed: str) -> str:
+    """Return where an option of an estimator belongs if a macro that takes an estimator was called with it, else nothing."""
+    option = _OPTION.search(typed)
+    if not option or not _NO_OVERLOAD.search(message):
+        return ""
+    return f"options of the estimator belong in its text, such as estimator := 'ibu({option[1].lower()}=...)'"
+
+
+def _about_the_mechanism(message: str, typed: str) -> str:
+    """Return which argument is missing if a table function was called with an estimator and no mechanism, else nothing."""
+    if not _RECORDED.search(message) or not _ESTIMATOR.search(typed):
+        return ""
+    return "with an estimator, pass the mechanism too; ldp.mechanism('reports', 'city') returns the one that is recorded"
+
+
+def _about_an_equals_sign(message: str, typed: str) -> str:
+    """Return how to name an argument if a function was called with ``name = value``, which compares a column, else nothing."""
+    missing = _NOT_FOUND.search(message)
+    name = missing and (missing[1] or r"\w+")
+    compared = name and re.search(rf"\bldp\.\w+\s*\((?:[^;]*?[(,])?\s*({name})\s*=(?![=>])", typed, re.IGNORECASE)
+    return f"named arguments are written with :=, such as {compared[1]} := ..." if compared else ""
+
+
+def _about_arguments(message: str, typed: str) -> str:
+    """Return the arguments of a function of ldpsql that was called with others, else nothing."""
+    called = _CANDIDATE.search(message)
+    return f"write ldp.{called[2]}" if called and re.search(rf"\bldp\.{called[1]}\s*\(", typed, re.IGNORECASE) else ""
+
+
+def _about_a_plugin(message: str) -> str:
+    """Return why a plugin is not used if the missing function belongs to one, or an empty string."""
+    from ldpsql.registry.registry import registry  # only after a failure
+
+    missing = _MISSING.search(message)
+    unused = [
+        plugin for plugin in registry().plugins if missing and plugin.status != "ok" and plugin.name == missing[1].lower()
+    ]
+    return f"the plugin '{unused[0].name}' is {unused[0].status}: {unused[0].reason}" if unused else ""
