@@ -12,7 +12,7 @@ from ldpsql.bulk.shuffling import random_arrangement, random_order, random_parts
 from ldpsql.bulk.sources import check_columns
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import distinct, family, plain, with_nulls
-from ldpsql.domains.grids import sql_cells
+from ldpsql.domains.ranges import sql_cells
 from ldpsql.domains.written import check_epsilon, check_listed, check_written
 from ldpsql.engine.aggregates import aggregate
 from ldpsql.engine.arguments import (

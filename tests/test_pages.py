@@ -20,9 +20,8 @@ import ldpsql
 from ldpsql.errors import InvalidParameter
 from ldpsql.functions import ROW, Region, registry
 from ldpsql.pages import page as pages
-from ldpsql.pages.axes import Axis, shares
-from ldpsql.pages.document import tag
-from ldpsql.pages.wording import interval
+from ldpsql.pages.document import interval, tag
+from ldpsql.pages.plots import Axis, shares
 from tests.commands import app, printed
 
 HOSTILE = "</script><script>alert(1)</script>"

@@ -124,7 +124,7 @@ def plan(
 def compare(reports: int, mechanisms: list[Mechanism], epsilons: list[str], form: Format) -> list[Expected]:
     """Write the expected error of each mechanism at each epsilon, and return it."""
     from ldpsql.estimates import planning
-    from ldpsql.estimates.symbols import quicker
+    from ldpsql.estimates.planning import quicker
 
     with working():
         expected = planning.compare(epsilons, reports, mechanisms)

@@ -422,3 +422,16 @@ def text_in_utc(text: str) -> str:
     except (pa.ArrowException, OverflowError):
         return text
     return f"{moment}+00"
+
+
+# The cells of a grid, numbered row by row from 0: cell = row * columns + column.
+
+
+def cells(columns: int, rows: int) -> Domain:
+    """Return the numbers of the cells."""
+    return Domain.of(range(columns * rows))
+
+
+def sql_cells(columns: str, rows: str) -> str:
+    """Return the SQL for the list of the cells, in terms of the parameters."""
+    return counted(f"{wide(columns)} * {wide(rows)}")

@@ -9,14 +9,16 @@ are not listed it is the error of a rare string of the largest length; shorter o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import singledispatch
 from math import inf
 
 import numpy as np
 
-from ldpsql.channels import KeyValue, Prefixes, SetChannel
+from ldpsql.channels import KeyValue, OrthogonalHash, Prefixes, SetChannel
 from ldpsql.channels.costs import Cost
+from ldpsql.channels.galois import quicker_symbols
 from ldpsql.errors import DataError, InternalError, InvalidParameter, NotPrivate, UsageError
 from ldpsql.estimates.scale import scale_of
 from ldpsql.inference.counting import operator_of
@@ -248,3 +250,27 @@ def _ranked(answers: Sequence[tuple[Expected, Cost]]) -> Iterator[Expected]:
 
 def _by_error(expected: Expected) -> float:
     return inf if expected.std_error is None else expected.std_error
+
+
+# Symbols of orthogonal hashes with which estimates are much quicker, for those who have not collected reports yet.
+
+
+def quicker(mechanisms: Sequence[Mechanism], epsilons: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for each mechanism and epsilon for which other symbols make estimates far quicker."""
+    for mechanism in mechanisms:
+        for epsilon in epsilons:
+            with suppress(UsageError, NotPrivate, DataError):
+                if sentence := _advice(mechanism.changed(epsilon=epsilon)):
+                    yield f"{mechanism.name} at epsilon {epsilon}: {sentence}"
+
+
+def _advice(mechanism: Mechanism) -> str | None:
+    certified = certify(mechanism)
+    channel = certified.channel if isinstance(certified, CertifiedValues) else None
+    if not isinstance(channel, OrthogonalHash):
+        return None
+    one = quicker_symbols(channel.ratio, channel.inputs, channel.response.size)
+    return one and (
+        f"with symbols={one.symbols}, estimates transform {one.fewer:.0f} times as few numbers, and errors are "
+        f"{one.larger - 1:.0%} larger"
+    )

@@ -40,9 +40,8 @@ from ldpsql.channels.galois import hash_symbols, prime_power
 from ldpsql.channels.plane import clamped_plane, planar_channel
 from ldpsql.channels.prefixes import MOST_VECTORS, dimension, is_prime
 from ldpsql.domains.domain import Domain, DomainField
-from ldpsql.domains.grids import cells, sql_cells
 from ldpsql.domains.product import Product
-from ldpsql.domains.ranges import MAX_VALUES, Whole
+from ldpsql.domains.ranges import MAX_VALUES, Whole, cells, sql_cells
 from ldpsql.domains.sql_types import after
 from ldpsql.domains.strings import UTF8, Strings
 from ldpsql.errors import InvalidParameter, NotPrivate

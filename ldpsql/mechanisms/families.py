@@ -18,8 +18,7 @@ from ldpsql.channels.costs import Cost
 from ldpsql.channels.levels import MOST_LEAVES
 from ldpsql.channels.plane import PlanarDecay, planar_channel
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.grids import cells, sql_cells
-from ldpsql.domains.ranges import UNITS, Bins, Moments, Steps, Whole, steps_to_bins, text_in_utc
+from ldpsql.domains.ranges import UNITS, Bins, Moments, Steps, Whole, cells, sql_cells, steps_to_bins, text_in_utc
 from ldpsql.domains.sql_types import unless_null
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import Mechanism

@@ -12,11 +12,25 @@ import polars as pl
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
-from ldpsql.pages.document import Fact, Markup, cards, code, document, folded, joined, name, tag
+from ldpsql.pages.document import (
+    Fact,
+    Markup,
+    cards,
+    code,
+    counted,
+    determined,
+    document,
+    folded,
+    interval,
+    joined,
+    name,
+    number,
+    percent,
+    tag,
+)
 from ldpsql.pages.groups import agree, marked, verdict
 from ldpsql.pages.report import MOST_ROWS, first_facts, fit_of
 from ldpsql.pages.tables import Cell, Column, Row, bar_column, share_axis, share_cells, table
-from ldpsql.pages.wording import counted, determined, interval, number, percent
 from ldpsql.pairs.estimation import ROW, KeyValueEstimate, SetDiagnosis
 
 KEY = "Bars are the shares of users who have the key, the line on each its interval. The mean is that of their values."

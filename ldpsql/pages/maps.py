@@ -13,9 +13,8 @@ from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.region import Region
-from ldpsql.pages.axes import Axis
-from ldpsql.pages.document import Markup, tag
-from ldpsql.pages.wording import number, percent, short
+from ldpsql.pages.document import Markup, number, percent, short, tag
+from ldpsql.pages.plots import Axis
 
 SHADES = 10  # colours of page.css, from 0 to the largest number
 NAMES = 12  # along one side

@@ -16,12 +16,10 @@ from ldpsql.estimates.scale import scale_of
 from ldpsql.estimates.spans import shares_of_sets
 from ldpsql.estimates.tables import Mean, Quantile
 from ldpsql.inference.operators import Floats
-from ldpsql.pages.axes import Axis, shares
-from ldpsql.pages.document import Fact, Markup, joined, tag
+from ldpsql.pages.document import ALL, Fact, Markup, determined, interval, joined, number, percent, tag
 from ldpsql.pages.maps import blocks
-from ldpsql.pages.plots import Histogram, bars, curve, figure, legend
+from ldpsql.pages.plots import Axis, Histogram, bars, curve, figure, legend, shares
 from ldpsql.pages.tables import MOST
-from ldpsql.pages.wording import ALL, determined, interval, number, percent
 
 UNKNOWN = "The reports do not determine the share of a single bar: fewer bins or a larger epsilon would. Means do better."
 FEW = 24  # values that are easier to read as a list than as a histogram

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ldpsql.estimates.planning import Expected
-from ldpsql.pages.axes import Axis
-from ldpsql.pages.document import Fact, Markup, document, joined, tag
-from ldpsql.pages.plots import COLOURS, Series, figure, legend, lines
+from ldpsql.pages.document import WIDTH, Fact, Markup, counted, document, joined, number, points, tag, width
+from ldpsql.pages.plots import COLOURS, Axis, Series, figure, legend, lines
 from ldpsql.pages.tables import Cell, Column, table
-from ldpsql.pages.wording import WIDTH, counted, number, points, width
 
 GOOD = 0.01  # the error that people ask for first
 

@@ -19,15 +19,27 @@ from ldpsql.inference.operators import Floats
 from ldpsql.inference.solver.mle import em_step, uniform
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
 from ldpsql.mechanisms.region import Region
-from ldpsql.pages.axes import Axis
-from ldpsql.pages.document import Fact, Markup, code, document, folded, joined, tag
+from ldpsql.pages.document import (
+    WIDTH,
+    Fact,
+    Markup,
+    code,
+    counted,
+    document,
+    folded,
+    joined,
+    number,
+    percent,
+    points,
+    tag,
+    width,
+)
 from ldpsql.pages.groups import Group, conclusions, result_facts, section, trust_facts
 from ldpsql.pages.maps import Heat, Places, Side, blocks, heat, scale_of_colours
 from ldpsql.pages.numbers import Distributions, axis_names, ordered
 from ldpsql.pages.plan import curves
-from ldpsql.pages.plots import Series, figure, lines
+from ldpsql.pages.plots import Axis, Series, figure, lines
 from ldpsql.pages.tables import Cell, Column, table
-from ldpsql.pages.wording import WIDTH, counted, number, percent, points, width
 from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp
 from ldpsql.registry.registry import registry
 

@@ -18,8 +18,7 @@ from ldpsql.ledger.policy import EPSILON, ONCE, PER_DISTANCE, ROW
 from ldpsql.ledger.review import WORDS, Collection, Limit, distances
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.spec import decimal_text
-from ldpsql.pages.document import Fact, Markup, document, joined, tag
-from ldpsql.pages.wording import counted, percent
+from ldpsql.pages.document import Fact, Markup, counted, document, joined, percent, tag
 from ldpsql.privacy.claims import ApproximateLdp, MetricLdp
 
 # What people answer and how the answers are protected, in words that need no knowledge of privacy or of this project.

@@ -9,9 +9,8 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 
-from ldpsql.pages.axes import Axis, across, shares
-from ldpsql.pages.document import Markup, joined, name, tag
-from ldpsql.pages.wording import ALL, determined, interval, percent, points
+from ldpsql.pages.document import ALL, Markup, determined, interval, joined, name, percent, points, tag
+from ldpsql.pages.plots import Axis, across, shares
 
 TOP, FEW = 15, 20  # rows that a script leaves in sight, if there are more than a few
 MOST = 3.0  # intervals reach so many times as far as the largest share; longer ones leave the chart

@@ -8,18 +8,79 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from ldpsql.channels import ChannelOf, PlanarNoise
 from ldpsql.channels.exported import exported as exported_channel
+from ldpsql.channels.exported import name_of
+from ldpsql.domains.domain import Domain
 from ldpsql.domains.exported import exported as exported_domain
+from ldpsql.domains.exported import exported_list
+from ldpsql.domains.product import Product
+from ldpsql.domains.ranges import Whole
 from ldpsql.errors import InvalidSpec, OtherMechanism, SourceRefused
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, CertifiedValues, Mechanism, certify
-from ldpsql.privacy.exported import exported as exported_claim
-from ldpsql.privacy.exported import exported_ratio
+from ldpsql.privacy.certificate import Certificate
+from ldpsql.privacy.claims import ApproximateLdp, MetricLdp
+from ldpsql.privacy.metric import Distances, Grid, Metric
 from ldpsql.registry.fingerprint import digits_of
-from ldpsql.reports.exported import exported as exported_reports
+from ldpsql.reports import Alphabet
 from ldpsql.settings.sections import read_json
+
+# Claims as JSON, in exact numbers, so that another program can check them against a channel.
+#
+# `examples/ldpsql-verify` is such a program.
+
+
+def exported_claim(certificate: Certificate) -> dict[str, Any]:
+    """Return the claim of a certificate as plain JSON: ``epsilon``, and ``delta`` with its exact value, or ``metric``."""
+    claim, own = certificate.claim, {"epsilon": str(certificate.claim.epsilon)}
+    if isinstance(claim, ApproximateLdp):
+        return own | {"delta": str(claim.delta), "exact_delta": str(certificate.delta)}
+    return own | {"metric": _metric(claim.metric)} if isinstance(claim, MetricLdp) else own
+
+
+def exported_ratio(certificate: Certificate, channel: ChannelOf[Any]) -> str | None:
+    """Return the exact ratio that decides about the claim; None if delta or the distances of many points decide."""
+    if isinstance(certificate.claim, ApproximateLdp) or isinstance(channel, PlanarNoise):
+        return None
+    return str(certificate.ratio)
+
+
+def _metric(metric: Metric) -> dict[str, Any]:
+    if isinstance(metric, Grid):
+        return {"kind": "grid", "columns": metric.columns, "rows": metric.rows, "side": str(metric.side)}
+    if isinstance(metric, Distances):
+        return {"kind": "distances", "table": [[str(distance) for distance in row] for row in metric.table]}
+    return {"kind": "line", "count": len(metric)}
+
+
+# Forms of reports as JSON: how what a channel drew is written.
+
+
+def exported_reports(reports: Alphabet) -> dict[str, Any]:
+    """Return a form of reports as plain JSON: its ``form`` and the parts that determine it.
+
+    >>> from ldpsql.reports import SetReports
+    >>> exported_reports(SetReports(70))
+    {'form': 'set', 'size': 70}
+    """
+    if isinstance(reports, Domain):
+        own = exported_domain if isinstance(reports, Product | Whole) else exported_list
+        return {"form": "value", "values": own(reports)}
+    parts = {part.name: _of_part(getattr(reports, part.name)) for part in fields(cast("Any", reports))}
+    return {"form": name_of(type(reports)).removesuffix("_reports"), **parts}
+
+
+def _of_part(part: Any) -> Any:
+    if isinstance(part, tuple):
+        return [_of_part(one) for one in part]
+    if isinstance(part, bool | int | str):
+        return part
+    return exported_reports(part)
+
 
 FORMAT, VERSION = "ldpsql.mechanism", 1
 _EXAMPLE = "write one with: ldpsql describe -m city -o city.json"

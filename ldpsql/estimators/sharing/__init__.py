@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from ldpsql.estimators.sharing.cells import Votes
 from ldpsql.estimators.sharing.directions import directed
 from ldpsql.estimators.sharing.neighbours import with_neighbours
 from ldpsql.estimators.sharing.normal import by_direction, error_of_mean
 from ldpsql.estimators.sharing.posterior import credible, medians
 from ldpsql.estimators.sharing.prior import Prior, PriorField, learnt
 from ldpsql.estimators.sharing.pseudo import by_class
-from ldpsql.estimators.sharing.votes import Votes
 
 __all__ = [
     "Prior", "PriorField", "Votes", "by_class", "by_direction", "credible", "directed", "error_of_mean", "learnt", "medians",

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.estimators.sharing.cells import CLASSES, GRID, Cells, concentrations, first_of, gamma_masses, whole_masses
-from ldpsql.estimators.sharing.votes import Votes
+from ldpsql.estimators.sharing.cells import CLASSES, GRID, Cells, Votes, concentrations, first_of, gamma_masses, whole_masses
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators import Floats
 

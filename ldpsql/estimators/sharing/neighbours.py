@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.estimators.sharing.cells import Votes
 from ldpsql.estimators.sharing.posterior import credible, medians
 from ldpsql.estimators.sharing.prior import Prior, class_weights, evidence, floored, probabilities
-from ldpsql.estimators.sharing.votes import Votes
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 

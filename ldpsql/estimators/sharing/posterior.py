@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.estimators.sharing.blocks import Block, blocks
-from ldpsql.estimators.sharing.cells import LEAST, Cells
-from ldpsql.estimators.sharing.votes import Votes
+from ldpsql.estimators.sharing.cells import LEAST, Cells, Votes
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.score_intervals import deviations
 

@@ -12,9 +12,8 @@ from pydantic import BeforeValidator, PlainSerializer
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimators.sharing import directions, normal, pseudo
 from ldpsql.estimators.sharing.blocks import blocks
-from ldpsql.estimators.sharing.cells import CLASSES, concentrations
+from ldpsql.estimators.sharing.cells import CLASSES, Votes, concentrations
 from ldpsql.estimators.sharing.pseudo import Alone
-from ldpsql.estimators.sharing.votes import Votes
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 

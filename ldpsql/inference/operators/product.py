@@ -16,8 +16,15 @@ from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Ends, InvertedOperator, Operator, digest
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.supports import MOST_PAIRS
-from ldpsql.inference.operators.tangent import tangent_inverse, tangent_solve
-from ldpsql.inference.operators.weights import Bounding, Majorants, ReportWeights, hazy_weights, weighable
+from ldpsql.inference.operators.weights import (
+    Bounding,
+    Majorants,
+    ReportWeights,
+    hazy_weights,
+    tangent_inverse,
+    tangent_solve,
+    weighable,
+)
 
 # Reports under several channels at once: each pair of a channel and a report is one column.
 
