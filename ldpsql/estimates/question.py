@@ -32,7 +32,7 @@ from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism
 
 Argument: TypeAlias = pa.Scalar
 Source: TypeAlias = Mechanism | ReportSource  # what drew reports
-NULL: Argument = pa.scalar(None)
+NULL: Argument = pa.NULL
 REQUIRED = MISSING  # the default of an argument that has none
 
 

@@ -97,6 +97,8 @@ class DrawingFunctions:
 
     def _add(self, macros: list[tuple[str, Statement]]) -> None:
         """Add macros, and determine which macros now draw or run text."""
+        if not macros:
+            return
         with self._lock:
             self._macros += macros
             while new := {name for name, body in self._macros if self._hides(body)} - self.running:
