@@ -305,6 +305,24 @@ def test_many_small_groups_are_solved_together_and_certified() -> None:
     assert set(fit.status) == {Status.CERTIFIED}
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_of_few_values_has_the_same_estimate_among_whatever_groups(kind: Callable[[int, int], Floats]) -> None:
+    for inputs, outputs in ((2, 6), (4, 8), (12, 24)):
+        table = kind(inputs, outputs)
+        table = table / table.sum(axis=1, keepdims=True)
+        chances = RNG.dirichlet(np.full(inputs, 0.3), 60) @ table
+        counts = RNG.multinomial(50, chances / chances.sum(axis=1, keepdims=True)).astype(np.float64)
+
+        def numbers(some: slice, table: Floats = table, counts: Floats = counts) -> Floats:
+            part = Likelihood(DenseOperator(table), counts[some])  # maxima of one operator are remembered
+            theta = registry().estimator("ibu").fit(part).theta
+            return np.stack([theta, *part.operator.interval(part.shares, part.n, theta, 2.0)])
+
+        together = numbers(slice(None))
+        for some in (slice(1), slice(3, 5), slice(20, 37), slice(59, 60)):
+            assert np.array_equal(numbers(some), together[:, some])
+
+
 @pytest.mark.parametrize(("size", "people"), [(20, 500), (300, 4000)])  # the second one is too large for a table
 def test_sums_over_sets_are_the_same_for_one_group_and_for_many(size: int, people: int) -> None:
     text = f"oue(1, {list(range(size))})"

@@ -27,6 +27,16 @@ Ends: TypeAlias = tuple[Floats, Floats, Floats]  # standard errors, low and high
 
 MAX_CONDITION = 1e8
 SCORE_WORK = 2e9  # most multiplications for a score interval
+_SMALL = 4096  # cells of a matrix up to which each row is multiplied alone
+
+
+def of_each(rows: Floats, matrix: Floats) -> Floats:
+    """Return ``rows @ matrix``; if the matrix is small, the result of a row does not depend on the other rows.
+
+    BLAS adds in another order if there are fewer rows. The estimate of a group would then depend, in its last digits, on the
+    groups that are estimated with it, and so on the processors among which an engine divides them.
+    """
+    return rows @ matrix if rows.ndim < 2 or matrix.size > _SMALL else (rows[..., None, :] @ matrix)[..., 0, :]
 
 
 def digest(*parts: bytes | NDArray[np.generic]) -> bytes:

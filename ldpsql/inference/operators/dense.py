@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from ldpsql.channels import TOTAL, BlockSigns, DenseChannel, Floats, TableChannel, signs_of
-from ldpsql.inference.operators.base import Operator, operator
+from ldpsql.inference.operators.base import Operator, of_each, operator
 from ldpsql.inference.operators.weights import Bounding, hazy_weights
 
 
@@ -20,11 +20,11 @@ class DenseOperator(Operator):
 
     def forward(self, theta: Floats) -> Floats:
         """Return P(report) under theta."""
-        return theta @ self._table
+        return of_each(theta, self._table)
 
     def adjoint(self, w: Floats) -> Floats:
         """Return sum_z a_xz w_z."""
-        return w @ self._table.T
+        return of_each(w, self._table.T)
 
     def matrix(self) -> Floats:
         """Return P(report | value)."""

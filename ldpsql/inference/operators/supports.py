@@ -18,7 +18,7 @@ from ldpsql.channels.costs import Cost
 from ldpsql.channels.hashed import splitmix
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
-from ldpsql.inference.operators.base import Ends, Operator, PairOperator, digest
+from ldpsql.inference.operators.base import Ends, Operator, PairOperator, digest, of_each
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.score_intervals import known_law, log_p_within
 
@@ -130,7 +130,7 @@ class SetOperator(Operator):
     def _inside(self, theta: Floats) -> Floats:
         """Return the share that the members of every set hold together."""
         if theta.ndim > 1 and self._table is not None:
-            return theta @ self._table
+            return of_each(theta, self._table)
         if theta.ndim > 1 and len(theta) > _FEW_GROUPS:
             return np.concatenate([theta @ table for _, table in self._unpacked()], axis=-1)
         groups = np.atleast_2d(theta)
@@ -149,7 +149,7 @@ class SetOperator(Operator):
     def supported(self, w: Floats) -> Floats:
         """Return for each value the weight of the reports that support it."""
         if w.ndim > 1 and self._table is not None:
-            return w @ self._table.T
+            return of_each(w, self._table.T)
         if w.ndim > 1 and len(w) > _FEW_GROUPS:
             return np.sum([w[..., part] @ table.T for part, table in self._unpacked()], axis=0)
         if w.ndim > 1:

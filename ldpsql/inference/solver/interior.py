@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.inference.operators import Floats
+from ldpsql.inference.operators.base import of_each
 
 MAX_STEPS = 60
 SMALL = 32  # values up to which groups are worth being solved together
@@ -37,15 +38,15 @@ def interior_maximum(table: Floats, shares: Floats, tolerance: Floats) -> tuple[
     centring = np.full(len(shares), 0.2)
     for _ in range(MAX_STEPS):
         at, s, q = theta[active], slack[active], shares[active]
-        expected = at @ table
+        expected = of_each(at, table)
         ratios = q / expected
-        gradient = ratios @ table.T
+        gradient = of_each(ratios, table.T)
         going = gradient.max(axis=1) * at.sum(axis=1) - 1.0 > tolerance[active]
         active, at, s, expected, ratios, gradient = (a[going] for a in (active, at, s, expected, ratios, gradient))
         if not len(active):
             break
         weights = ratios / expected
-        curvature = (weights @ pairs).reshape(-1, size, size) if together else ((table * weights) @ table.T)[None]
+        curvature = of_each(weights, pairs).reshape(-1, size, size) if together else ((table * weights) @ table.T)[None]
         goal = centring[active, None] * (at * s).mean(axis=1, keepdims=True) / at
         curvature[:, np.arange(size), np.arange(size)] += s / at
         move = np.linalg.solve(curvature, (gradient - 1.0 + goal)[..., None])[..., 0]
@@ -63,10 +64,10 @@ def _scaled(theta: Floats) -> Floats:
 
 
 def _gap(table: Floats, shares: Floats, theta: Floats) -> Floats:
-    expected = _scaled(theta) @ table
+    expected = of_each(_scaled(theta), table)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(shares > 0, shares / expected, 0.0)
-        return np.nan_to_num((ratios @ table.T).max(axis=1) - 1.0, nan=np.inf)
+        return np.nan_to_num(of_each(ratios, table.T).max(axis=1) - 1.0, nan=np.inf)
 
 
 def _distance(at: Floats, move: Floats) -> Floats:
