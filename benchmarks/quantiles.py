@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.figures import Figure, at_most
 from ldpsql.estimates.estimate import Estimates
-from ldpsql.functions import Quantiles, RangeShare, registry
+from ldpsql.functions import Quantile, RangeShare, registry
 from ldpsql.inference.operators import Floats
 from ldpsql.testing import estimate_counts, operator_of
 
@@ -54,7 +54,7 @@ def measured(epsilon: str, truth: Floats, rounds: int) -> NDArray[np.float64]:
 
 def held_and_width(estimates: Estimates, truth: Floats) -> Floats:
     """Return coverage and relative width of each quantile over some groups, shape (quantiles, 2)."""
-    quantiles, near = Quantiles(q=tuple(LEVELS)).measure(estimates), max(1, len(truth) // 50)
+    quantiles, near = Quantile(q=tuple(LEVELS)).measure(estimates), max(1, len(truth) // 50)
     out = []
     for place, q in enumerate(LEVELS):
         at = int((truth.cumsum() >= q - 1e-12).argmax())

@@ -14,7 +14,7 @@ from ldpsql.channels import Drawn
 from ldpsql.domains.columns import distinct, family, plain, with_nulls
 from ldpsql.domains.ranges import sql_cells
 from ldpsql.domains.written import check_epsilon, check_listed, check_written
-from ldpsql.engine.aggregates import aggregate
+from ldpsql.engine.aggregates import EVERYBODY, aggregate
 from ldpsql.engine.arguments import (
     Booleans,
     Column,
@@ -98,7 +98,7 @@ from ldpsql.estimates.scale import check_ordered, scale_of
 from ldpsql.estimates.spans import RangeShare, RangeShares
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
-from ldpsql.estimates.tables import Margin, Mean, Quantile, Quantiles, Share, Variance
+from ldpsql.estimates.tables import Margin, Mean, Quantile, Share, Variance
 from ldpsql.estimates.top import tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports
@@ -160,6 +160,7 @@ __all__ = [
     "API_VERSION",
     "ASKED",
     "DECLARATIONS",
+    "EVERYBODY",
     "FIELDS",
     "GIVE_LEDGER",
     "GRIDS",
@@ -204,7 +205,6 @@ __all__ = [
     "Perturbed",
     "PlannedTable",
     "Quantile",
-    "Quantiles",
     "RangeShare",
     "RangeShares",
     "RectangleShares",

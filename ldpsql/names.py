@@ -21,6 +21,7 @@ DREW = "ldp._drew"  # (report, m, m): true, or an error if the type of reports r
 FEW = "ldp._few"  # (reports, report, keep, mechanism): true, or an error if there are more reports than can be read
 FIRST_LIST = "ldp._first"  # (list, other)
 KEPT = "ldp._kept"  # (keep): whether a row is counted
+KEYS = "ldp._keys"  # (key or struct of keys, other columns): a struct of the keys by their names, to be unnested
 KIND = "ldp._kind"  # (mechanism): a list of the type of its domain
 NO_MECHANISM = "ldp._no_mechanism"  # (): the error of a mechanism that is NULL
 LISTED_BY = "ldp._listed_by"  # (report, keep, m): the list of such reports

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql import Estimate
-from ldpsql.cli.queries import Conditions
+from ldpsql.cli.queries import Arguments
 from ldpsql.errors import InvalidParameter, LdpError
 from ldpsql.functions import registry
 from tests.commands import app
@@ -42,10 +42,10 @@ def table(folder: Path) -> Estimate:
     return ldpsql.estimate(folder / "one.parquet", column=list(PERSON))
 
 
-def asked(folder: Path, *arguments: str, columns: list[str] = COLUMNS) -> list[dict[str, Any]]:
+def asked(folder: Path, question: str, *arguments: str, columns: list[str] = COLUMNS) -> list[dict[str, Any]]:
     """Run the command and return its rows."""
     source = str(folder / "one.parquet")
-    ran = CliRunner().invoke(app, ["ask", source, *columns, *arguments, "--format", "json"])
+    ran = CliRunner().invoke(app, ["ask", question, source, *columns, *arguments, "--format", "json"])
     if ran.exception is not None and not isinstance(ran.exception, SystemExit):
         raise ran.exception
     assert ran.exit_code == 0, ran.output
@@ -57,80 +57,82 @@ def numbers(row: dict[str, Any]) -> list[float]:
 
 
 def test_shares_means_and_variances_are_those_of_the_estimate(folder: Path, table: Estimate) -> None:
-    [share] = asked(folder, "--share", "plan=paid", "--share", "age=30,40", "--given", "member=false")
+    [share] = asked(folder, "share", "--of", "plan=paid", "--of", "age=30,40", "--given", "member=false")
     assert numbers(share) == pytest.approx(list(table.share({"plan": "paid", "age": [30, 40]}, {"member": False})))
-    [mean] = asked(folder, "--mean", "age", "--given", "plan=paid")
+    [mean] = asked(folder, "mean", "--of", "age", "--given", "plan=paid")
     assert numbers(mean) == pytest.approx(list(table.mean("age", {"plan": "paid"})))
-    [variance] = asked(folder, "--variance", "AGE")
+    [variance] = asked(folder, "variance", "--of", "AGE")
     assert numbers(variance) == pytest.approx(list(table.variance("age")))
-    [median] = asked(folder, "--median", "age", "--given", "age=25..")
+    [median] = asked(folder, "median", "--of", "age", "--given", "age=25..")
     assert median["estimate"] == table.quantile(0.5, "age", {"age": {"low": 25}}).estimate
 
 
 def test_tables_may_be_given_columns(folder: Path, table: Estimate) -> None:
-    rows = asked(folder, "--table", "plan, age", "--given", "plan")
+    rows = asked(folder, "margin", "--columns", "plan, age", "--given", "plan")
+    assert [row.pop("n") for row in rows] == [900] * 6
     assert rows == [pytest.approx(row) for row in table.margin(["plan", "age"], "plan").to_pylist()]
 
 
 def test_differences_are_those_of_conditions_or_of_people(folder: Path, table: Estimate) -> None:
-    [row] = asked(folder, "--mean", "age", "--given", "plan=paid", "--versus", "plan=free")
-    assert list(row.values()) == pytest.approx(list(table.difference("age", {"plan": "paid"}, {"plan": "free"})))
-    [row] = asked(folder, "--share", "plan=paid", "--against", str(folder / "two.parquet"))
+    [row] = asked(folder, "difference", "--of", "age", "--given", "plan=paid", "--versus", "plan=free")
+    assert list(row.values())[:-1] == pytest.approx(list(table.difference("age", {"plan": "paid"}, {"plan": "free"})))
+    [row] = asked(folder, "compare", "--of", "plan=paid", "--against", str(folder / "two.parquet"))
     other = ldpsql.estimate(folder / "two.parquet", column=list(PERSON))
     assert list(row.values()) == pytest.approx(list(table.compare(other, {"plan": "paid"})))
 
 
 def test_independence_is_tested(folder: Path, table: Estimate) -> None:
-    [row] = asked(folder, "--independence", "plan,age")
+    [row] = asked(folder, "independence", "--columns", "plan,age")
     assert row["p_value"] == pytest.approx(table.independence(["plan", "age"]).p_value)
 
 
 def test_each_group_is_asked(folder: Path) -> None:
-    rows = asked(folder, "--mean", "age", "--by", "half")
+    rows = asked(folder, "mean", "--of", "age", "--by", "half")
     assert [row["half"] for row in rows] == [0, 1]
     assert all(row["low"] < row["high"] for row in rows)
 
 
 def test_a_column_by_itself_is_asked_by_its_name(folder: Path) -> None:
     alone = ldpsql.estimate(folder / "one.parquet", column="age")
-    [share] = asked(folder, "--share", "age=..35", columns=["age"])
+    [share] = asked(folder, "share", "--of", "age=..35", columns=["age"])
     assert numbers(share) == pytest.approx(list(alone.share({"high": 35})))
-    assert len(asked(folder, "--mean", "age", columns=["age"])) == 1
+    assert len(asked(folder, "mean", "--of", "age", columns=["age"])) == 1
 
 
 def test_values_and_ranges_are_written_in_the_type_of_the_column() -> None:
-    days = Conditions(registry().mechanism(KRR | {"domain": [date(2013, 1, 1), date(2013, 1, 2)]}), "day")
-    assert days.sql("day=2013-01-01") == "[TRY_CAST('2013-01-01' AS DATE)]"
-    assert days.sql("day=..2013-01-02") == "{'high': TRY_CAST('2013-01-02' AS DATE)}"
-    assert Conditions(registry().mechanism(KRR | {"domain": ["a..b", "it's"]}), "x").sql("x=a..b,it's") == (
+    days = Arguments(registry().mechanism(KRR | {"domain": [date(2013, 1, 1), date(2013, 1, 2)]}), "day")
+    assert days.sql(["day=2013-01-01"]) == "[TRY_CAST('2013-01-01' AS DATE)]"
+    assert days.sql(["day=..2013-01-02"]) == "{'high': TRY_CAST('2013-01-02' AS DATE)}"
+    assert Arguments(registry().mechanism(KRR | {"domain": ["a..b", "it's"]}), "x").sql(["x=a..b,it's"]) == (
         "[TRY_CAST('a..b' AS VARCHAR), TRY_CAST('it''s' AS VARCHAR)]"
     )
-    for text in ("day=2013-01-01..tomorrow", "day", "month=1"):
+    for text in ("day=2013-01-01..tomorrow", "month=1"):
         with pytest.raises(InvalidParameter):
-            days.sql(text)
+            days.sql([text])
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
-        ["--mean", "age", "--median", "age"],
-        ["--mean", "aeg"],
-        ["--mean", "plan"],
-        ["--share", "plan=gratis"],
-        ["--share", "age=20..3x"],
-        ["--share", "half=1"],
-        ["--table", "plan,town"],
-        ["--table", "plan", "--versus", "age=20"],
-        ["--median", "age", "--against", "two.parquet"],
-        ["--mean", "age", "--versus", "plan=paid"],
-        ["--independence", "plan"],
-        ["--independence", "plan,age", "--given", "member=true"],
-        ["--mean", "age", "--against", "{folder}/two.parquet", "--by", "half"],
-        ["--question", "quantile"],
-        ["--question", "median", "--argument", "q=0.5"],
+        ["mode"],
+        ["mean", "--of", "aeg"],
+        ["mean", "--of", "plan"],
+        ["mean", "--share", "plan=paid"],
+        ["share", "--of", "plan=gratis"],
+        ["share", "--of", "age=20..3x"],
+        ["share", "--of", "half=1"],
+        ["margin", "--columns", "plan,town"],
+        ["margin", "--columns", "plan", "--versus", "age=20"],
+        ["median", "--of", "age", "--against", "two.parquet"],
+        ["difference", "--of", "age", "--versus", "plan=paid"],
+        ["independence", "--columns", "plan"],
+        ["independence", "--columns", "plan,age", "--given", "member=true"],
+        ["compare", "--of", "age", "--against", "{folder}/two.parquet", "--by", "half"],
+        ["compare", "--of", "age"],
+        ["quantile"],
+        ["median", "--q=0.5"],
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(folder: Path, arguments: list[str]) -> None:
-    with pytest.raises((LdpError, duckdb.Error), match=r"\[LDP10[23]\].* Hint: "):
+    with pytest.raises((LdpError, duckdb.Error), match=r"\[LDP(10[23]|201)\].* Hint: "):
         asked(folder, *(argument.format(folder=folder) for argument in arguments))

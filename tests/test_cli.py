@@ -265,12 +265,12 @@ def test_perturb_shuffles_unless_it_is_asked_to_keep_the_order(tmp_path: Path) -
 
 
 def test_estimate_shows_the_most_frequent_values_of_each_group(project: Path) -> None:
-    options = ("-c", "city", "-m", "city", "--by", "re'gion", "--top", "2", "--format", "json")
-    done = run("estimate", "reports.parquet", *options, cwd=project)
+    options = ("-c", "city", "-m", "city", "--by", "re'gion", "--most", "2", "--format", "json")
+    done = run("ask", "top", "reports.parquet", *options, cwd=project)
     rows = json.loads(done.stdout)
     assert [row["rank"] for row in rows] == [1, 2, 1, 2]
     assert [round(row["estimate"]) for row in rows] == [1, 0, 1, 0]
-    assert run("estimate", "reports.parquet", "-c", "city", "-m", "city", "--top", "0", cwd=project).returncode == 2
+    assert run("ask", "top", "reports.parquet", "-c", "city", "-m", "city", "--most", "0", cwd=project).returncode == 2
 
 
 def test_estimate_reads_what_perturb_writes_for_arrow(project: Path) -> None:

@@ -73,11 +73,11 @@ ASKED: dict[str, dict[str, Any]] = {
     "top": {"question": "top", "most": 2},
 }
 IN_SQL = {
-    "shares": 'SELECT unnest(k), * EXCLUDE (k) FROM ldp.estimate_by(GROUPED, x, {k: "re\'gion"}, MADE) AS t(k)',
-    "mean": 'SELECT "re\'gion", unnest(ldp.mean(x, MADE)) FROM GROUPED GROUP BY "re\'gion"',
-    "share": 'SELECT "re\'gion", unnest(ldp.share(x, MADE, [1, 2])) FROM GROUPED GROUP BY "re\'gion"',
-    "quantiles": 'SELECT "re\'gion", unnest(ldp.quantiles(x, MADE, [.25, .75]), recursive := true) FROM GROUPED GROUP BY 1',
-    "top": 'SELECT "re\'gion", unnest(ldp.top(x, MADE, 2), recursive := true) FROM GROUPED GROUP BY "re\'gion"',
+    "shares": 'FROM ldp.estimate_by(GROUPED, x, "re\'gion", MADE)',
+    "mean": 'SELECT "re\'gion", unnest(ldp.mean(x, MADE)), count(*) FROM GROUPED GROUP BY "re\'gion"',
+    "share": 'SELECT "re\'gion", unnest(ldp.share(x, MADE, [1, 2])), count(*) FROM GROUPED GROUP BY "re\'gion"',
+    "quantiles": 'FROM ldp.quantiles(GROUPED, x, MADE, [.25, .75], by := "re\'gion")',
+    "top": 'FROM ldp.top(GROUPED, x, MADE, 2, by := "re\'gion")',
 }
 
 

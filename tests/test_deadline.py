@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection, Error
 from ldpsql import Status
 from ldpsql.errors import OutOfTime
 from ldpsql.estimators import check
-from ldpsql.functions import Mean, Quantiles, RangeShare, registry
+from ldpsql.functions import Mean, Quantile, RangeShare, registry
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.testing import estimate_counts, operator_of
 
@@ -48,7 +48,7 @@ def test_quantiles_and_ranges_for_which_there_is_no_time_have_the_widest_interva
     estimates = estimate_counts(made, counts, registry().estimator("inv(deadline=60, misfit='allow')"))
     late = replace(estimates, end=monotonic() - 1)
     assert np.isinf(RangeShare(3, 9).measure(late).std_error).all()
-    quantiles = Quantiles(q=(0.1, 0.5))
+    quantiles = Quantile(q=(0.1, 0.5))
     measured = quantiles.measure(late)
     assert np.isinf(measured.std_error).all()
     assert (measured.low == 0).all()

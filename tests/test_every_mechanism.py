@@ -146,7 +146,7 @@ def ask(of: Case) -> tuple[list[str], Check]:
     def check(out: str) -> None:
         assert json.loads(out)[0]["estimate"] is not None
 
-    return ["ask", of.path("reports.parquet"), "x", "-m", of.text, "--mean", "x", "--format", "json"], check
+    return ["ask", "mean", of.path("reports.parquet"), "x", "-m", of.text, "--format", "json"], check
 
 
 def outcome(of: Case) -> tuple[list[str], Check]:
@@ -176,7 +176,7 @@ def heavy_hitters(of: Case) -> tuple[list[str], Check]:
     def check(out: str) -> None:
         assert json.loads(out)
 
-    return ["heavy-hitters", of.path("reports.parquet"), "x", "-m", of.text, "--all", "--format", "json"], check
+    return ["ask", "heavy_hitters", of.path("reports.parquet"), "x", "-m", of.text, "--certain=false", "--format=json"], check
 
 
 def report(of: Case) -> tuple[list[str], Check]:
@@ -242,7 +242,7 @@ VERBS: dict[str, Callable[[Case], tuple[list[str], Check]]] = {
     "outcome": outcome,
     "regression": regression,
     "synthesize": synthesize,
-    "heavy-hitters": heavy_hitters,
+    "ask heavy_hitters": heavy_hitters,
     "report": report,
     "lint": lint,
     "export-sql": export_sql,
@@ -266,14 +266,14 @@ NOT_LISTED = {"export-sql", "channel"}  # further: of sets, hashes and private s
 
 def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> bool:  # noqa: PLR0911  # one for each kind
     """Tell whether a verb may refuse this mechanism, and in these words."""
-    if of.name in ROWS and verb in {"mean", "report", "key_value", "heavy_hitters", "heavy-hitters", *NOT_LISTED}:
+    if of.name in ROWS and verb in {"mean", "report", "key_value", "heavy_hitters", "ask heavy_hitters", *NOT_LISTED}:
         return code == "LDP103" and any(words in hint for words in ("margin", "its own mechanism", "of := "))
     if verb in ("vectors", "export-client"):
         return (of.pairs or of.name in STRINGS) and code == "LDP406" and "krr" in hint
     if verb in ("outcome", "regression"):
         of_listed_values = not of.pairs and of.name not in {*STRINGS, *ROWS, *JOINT}
         return code == "LDP103" and not of_listed_values and bool(hint)
-    if verb in ("heavy_hitters", "heavy-hitters"):
+    if verb in ("heavy_hitters", "ask heavy_hitters"):
         return code == "LDP103" and "not listed" in message and ("key_value" if of.pairs else "ldp.ibu") in hint
     if of.pairs:
         return verb in FOR_SINGLE_VALUES and code == "LDP103" and "key_value" in hint and "pairs" in message

@@ -474,10 +474,10 @@ def test_the_command_line_finds_strings_by_group(tmp_path: Path) -> None:
     people, reports = tmp_path / "people.csv", tmp_path / "reports.parquet"
     people.write_text("word,region\n" + "apple,north\npear,south\n" * 300, "utf-8")
     run("perturb", str(people), str(reports), "--column", "word", "--keep", "region", "-m", LETTERS.replace("pem(4", "pem(20"))
-    table = run("heavy-hitters", str(reports), "word", "--by", "region", "--top", "1", "--format", "csv").stdout
+    table = run("ask", "heavy_hitters", str(reports), "word", "--by", "region", "--top", "1", "--format", "csv").stdout
     rows = [line.split(",")[:2] for line in table.splitlines()]
     assert rows == [["region", "value"], ["north", "apple"], ["south", "pear"]]
-    refused = run("heavy-hitters", str(reports), "word", "--mechanism", "krr(1, ['a', 'b'])")
+    refused = run("ask", "heavy_hitters", str(reports), "word", "--mechanism", "krr(1, ['a', 'b'])")
     assert refused.returncode == 2
     assert "LDP103" in refused.stderr
 

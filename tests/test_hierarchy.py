@@ -20,7 +20,7 @@ import ldpsql
 from ldpsql import Epsilon, KeepOrSpread, Mechanism, certify
 from ldpsql.errors import MissingValue, OutsideDomain, WrongType
 from ldpsql.estimates.bands import Band
-from ldpsql.functions import Estimates, Mean, Quantile, Quantiles, RangeShare, RangeShares, fingerprint, registry
+from ldpsql.functions import Estimates, Mean, Quantile, RangeShare, RangeShares, fingerprint, registry
 from ldpsql.inference.operators import Ranges
 from ldpsql.inference.operators.ranges import Parents, Tree, range_variances
 from ldpsql.mechanisms import (
@@ -352,7 +352,7 @@ def test_intervals_of_quantiles_are_not_wider_than_if_the_density_was_known(
     """Standard errors are at most a tenth too small; the finer the values, the more of their errors cancel out when sorted."""
     made, theta = mechanism(f"hierarchy(1, 0, {size - 1}, step=1)"), shape(size)
     of, shares = estimates(made, theta, n, groups), (0.5, 0.9)
-    measured = Quantiles(q=tuple(shares)).measure(of)
+    measured = Quantile(q=tuple(shares)).measure(of)
     for place, q in enumerate(shares):
         truth, near = int((theta.cumsum() >= q).argmax()), size // 100
         below = RangeShare(0, truth).measure(of)
@@ -392,7 +392,7 @@ def test_a_band_is_sorted_before_it_is_inverted() -> None:
 def test_quantiles_of_the_fewest_values_reports_and_groups_have_intervals() -> None:
     for size, n in ((2, 1), (2, 50), (3, 7), (60, 1)):
         of = estimates(mechanism(f"hierarchy(1, 0, {size - 1}, step=1)"), shape(size), n, 2)
-        measured = Quantiles(q=(0.1, 0.5, 0.999)).measure(of)
+        measured = Quantile(q=(0.1, 0.5, 0.999)).measure(of)
         assert (measured.low >= 0).all()
         assert (measured.high <= size - 1).all()
         assert (measured.low <= measured.high).all()
@@ -405,7 +405,7 @@ def test_several_quantiles_and_ranges_are_those_one_by_one_and_group_by_group(si
     law = operator_of(made).forward(theta)
     counts = RNG.multinomial(30_000, law / law.sum(), 2).astype(np.float64)
     of, *alone = (estimate_counts(made, some, registry().estimator("inv")) for some in (counts, counts[:1], counts[1:]))
-    together = Quantiles(q=(0.1, 0.5)).measure(of)
+    together = Quantile(q=(0.1, 0.5)).measure(of)
     for place, q in enumerate((0.1, 0.5)):
         one, several = Quantile(q=q).measure(of), together.at(place)
         groups = [Quantile(q=q).measure(group) for group in alone]

@@ -128,7 +128,7 @@ def test_sums_in_duckdb_give_what_the_rows_give(con: DuckDBPyConnection) -> None
     for options in ("", ", measure := 'variance'", ", versus := 2", ", together := true", ", estimator := 'inv'"):
         call = f"ldp.outcome(report, {KRR}, y, weight := w{options})"
         own = con.execute(f"SELECT late, unnest({call}, recursive := true) FROM drawn GROUP BY late").fetchall()
-        other = con.execute(f"FROM ldp.outcome_by(drawn, report, late, {KRR}, y, weight := w{options})").fetchall()
+        other = con.execute(f"FROM ldp.outcome(drawn, report, {KRR}, y, weight := w{options}, by := late)").fetchall()
         sums = "SELECT late, ldp.sums(report, y, weight := w) AS s FROM drawn GROUP BY late, report, x > 0"
         call = f"unnest(ldp.outcome_sums(s, {KRR}{options}), recursive := true)"
         halves = con.execute(f"SELECT late, {call} FROM ({sums}) GROUP BY late").fetchall()
@@ -156,7 +156,7 @@ def test_weights_that_are_none_are_refused(con: DuckDBPyConnection, weight: str)
     con.execute(f"CREATE OR REPLACE TABLE drawn AS SELECT *, 1 AS g, ldp.perturb(v, {KRR}) AS report FROM people")
     for sql in (
         f"SELECT ldp.outcome(report, {KRR}, y, weight := {weight}) FROM drawn",
-        f"FROM ldp.outcome_by(drawn, report, g, {KRR}, y, weight := {weight})",
+        f"FROM ldp.outcome(drawn, report, {KRR}, y, weight := {weight}, by := g)",
         f"SELECT ldp.regression(report, {KRR}, y, x := {{x: x}}, weight := {weight}) FROM drawn",
     ):
         with pytest.raises(duckdb.Error, match=r"LDP403.*weights"):

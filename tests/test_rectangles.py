@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -297,31 +298,34 @@ def test_points_need_a_grid_also_if_the_values_are_ordered(con: duckdb.DuckDBPyC
 def test_the_command_line_and_python_give_the_same_rectangles(places: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     reports = places.sql("SELECT g, cell FROM reports").to_arrow_table()
     pq.write_table(reports, tmp_path / "cells.parquet")
-    bounds, made = "-122.5,37.7,-122.3,37.8", "grid_hierarchy(4, 8, 4)"
-    asked = ("--rectangle=-122.4,37.7,-122.3,37.75", "--rectangle=,,-122.4,")
-    done = run("estimate", str(tmp_path / "cells.parquet"), "cell", "-m", made, f"--bounds={bounds}", *asked, "--format=csv")
+    bounds, made = (-122.5, 37.7, -122.3, 37.8), "grid_hierarchy(4, 8, 4)"
+    grid = dict(zip(("west", "south", "east", "north", "columns", "rows"), (*bounds, 8, 4), strict=True))
+    lows = [{"lon": -122.4, "lat": 37.7}, None]
+    highs = [{"lon": -122.3, "lat": 37.75}, {"lon": -122.4, "lat": None}]
+    given = [f"--{name}={json.dumps(one)}" for name, one in {"lows": lows, "highs": highs, "grid": grid}.items()]
+    asked = ("ask", "range_shares", str(tmp_path / "cells.parquet"), "cell", "-m", made, *given)
+    done = run(*asked, "--format=json")
     assert done.returncode == 0, done.stderr
-    header, *rows = [line.split(",") for line in done.stdout.splitlines()]
-    assert header == ["west", "south", "east", "north", "estimate", "std_error", "low", "high"]
     table = ldpsql.rectangle_shares(
-        ldpsql.estimate(reports["cell"], made), bounds.split(","), [(-122.4, "37.7", -122.3, 37.75), (None, None, -122.4, None)]
+        ldpsql.estimate(reports["cell"], made), bounds, [(-122.4, "37.7", -122.3, 37.75), (None, None, -122.4, None)]
     )
-    assert [list(row.values()) for row in table.to_pylist()] == [[float(x) if x else None for x in row] for row in rows]
-    by_group = run("estimate", str(tmp_path / "cells.parquet"), "cell", "-m", made, f"--bounds={bounds}", *asked, "--by=g")
-    assert len(by_group.stdout.splitlines()) == 5
+    numbers = [[row[name] for name in ("estimate", "std_error", "low", "high")] for row in table.to_pylist()]
+    assert [list(row.values())[:4] for row in json.loads(done.stdout)] == numbers
+    assert len(run(*asked, "--by=g").stdout.splitlines()) == 5
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--rectangle=0,0,1,1"], "needs the bounds"),
-        (["--bounds=0,0,1,1"], "is for --rectangle"),
-        (["--bounds=0,0,1,1", "--rectangle=0,0,1,1", "--top=3"], "different questions"),
-        (["--bounds=0,0,1,1", "--rectangle=0,0,1"], "--rectangle must be four"),
-        (["--bounds=0,0,1,1", "--rectangle=0,0,');x,1"], "four numbers"),
+        (["--low=[0, 1]", "--high=null"], "must be points"),
+        (['--low={"lon": 9, "lat": 9}', "--high=null"], "outside the grid"),
+        (["--low=null"], "does not take these arguments"),
     ],
 )
-def test_the_command_line_refuses_options_that_do_not_fit(options: list[str], words: str) -> None:
-    done = run("estimate", "cells.parquet", "cell", "-m", "grid_hierarchy(1, 8, 4)", *options)
+def test_the_command_line_refuses_corners_that_do_not_fit(options: list[str], words: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"cell": [1, 2, 3]}), tmp_path / "cells.parquet")
+    grid = '--grid={"west": 0, "south": 0, "east": 8, "north": 4, "columns": 8, "rows": 4}'
+    asked = ("ask", "range_share", str(tmp_path / "cells.parquet"), "cell", "-m", "planar_geometric(1, 8, 4)")
+    done = run(*asked, grid, *options)
     assert done.returncode != 0
     assert words in done.stderr

@@ -130,9 +130,9 @@ def test_groups_share_through_every_kind_of_report(con: DuckDBPyConnection, name
     con.execute(f"CREATE TABLE seen AS SELECT region, even, ldp.perturb(v, {drew}) AS report FROM ({people})")
     keys = "{'region': region, 'even': even}"
     rows = con.execute(
-        f"""SELECT key.region, sum(estimate), bool_and(estimate >= 0), any_value(n)
-            FROM ldp.estimate_by(seen, report, {keys}, {drew}, estimator := 'shared') AS t(key)
-            GROUP BY ALL ORDER BY ALL"""
+        f"""SELECT region, sum(estimate), bool_and(estimate >= 0), any_value(n)
+            FROM ldp.estimate_by(seen, report, {keys}, {drew}, estimator := 'shared')
+            GROUP BY region, even ORDER BY ALL"""
     ).fetchall()
     assert len(rows) == 6
     assert all(abs(total - 1) < 1e-9 and positive and n == 200 for _, total, positive, n in rows)

@@ -14,7 +14,7 @@ import ldpsql
 from ldpsql import Estimate
 from ldpsql.errors import InvalidDomain, InvalidParameter, WrongType
 from ldpsql.estimates.answers import Answer
-from ldpsql.estimates.conditions import python_condition
+from ldpsql.estimates.conditions import condition, python_scalar
 from ldpsql.estimates.ratios import Pair, Two, differences_within, fieller, statistic
 from ldpsql.estimators import Floats
 from ldpsql.functions import Estimates, Share, difference, registry
@@ -41,9 +41,9 @@ VALUES = registry().mechanism(PERSON.format(e=1)).values().listed
 
 def cells(**given: object) -> TableCells:
     """Return a condition."""
-    condition = python_condition(VALUES, given)
-    assert condition is not None
-    return condition
+    asked = condition(VALUES, python_scalar(given))
+    assert asked is not None
+    return asked
 
 
 RICH, EDU_A, EDU_C = cells(rich=True), cells(edu="a"), cells(edu="c")

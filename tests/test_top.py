@@ -157,7 +157,7 @@ def test_the_top_of_many_values_is_that_of_the_inversion_unless_an_estimator_is_
     for named, expected in (("", estimator), (", estimator := 'ibu'", "ibu")):
         query = f"SELECT unnest(ldp.top(y, ldp.{mechanism}, 3{named}), recursive := true) FROM '{path}'"
         assert [row["estimate"] for row in con.sql(query).to_arrow_table().to_pylist()] == pytest.approx(each[expected])
-    command = ["estimate", str(path), "y", "--mechanism", mechanism, "--top", "3", "--format", "json"]
+    command = ["ask", "top", str(path), "y", "--mechanism", mechanism, "--most", "3", "--format", "json"]
     for chosen, expected in (([], estimator), (["--estimator", "ibu"], "ibu")):
         assert [row["estimate"] for row in json.loads(run(*command, *chosen).stdout)] == pytest.approx(each[expected])
 

@@ -116,8 +116,8 @@ def test_commands_take_urls(store: str, tmp_path: Path) -> None:
         "perturb", f"{url}/people.parquet", f"{url}/r.parquet", "-c", "city", "-m", CITY, "--keep", "region", cwd=tmp_path
     )
     assert (drawn.returncode, drawn.stderr[:18]) == (0, "perturbed 500 rows")
-    for command in (["estimate", "--by", "region"], ["report", "--output", "page.html"], ["estimate", "--top", "2"]):
-        asked = run(command[0], f"{url}/r.parquet", "city", *command[1:], cwd=tmp_path)
+    for command, options in (("estimate", "--by=region"), ("report", "--output=page.html"), ("ask top", "--most=2")):
+        asked = run(*command.split(), f"{url}/r.parquet", "city", options, cwd=tmp_path)
         assert asked.returncode == 0, asked.stderr
     refused = run("estimate", f"{url}/r.parquet", "town", cwd=tmp_path)
     assert refused.returncode != 0

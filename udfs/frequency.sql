@@ -43,32 +43,28 @@ CREATE OR REPLACE MACRO ldp._columns_of(estimator) AS
 CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator := NULL) AS TABLE
     WITH "ldp counted" AS MATERIALIZED (
         SELECT * EXCLUDE ("ldp report") FROM (
-            SELECT keys, ldp._counted_by(report, true, m) AS "ldp counts", any_value(ldp._name(report)) AS "ldp report",
-                   keys AS "ldp key", row_number() OVER (ORDER BY keys) AS "ldp place"
+            SELECT any_value(ldp._keys(keys, ldp._columns_of(estimator))) AS "ldp keys", ldp._counted_by(report, true, m) AS "ldp counts",
+                   any_value(ldp._name(report)) AS "ldp report", row_number() OVER (ORDER BY keys) AS "ldp place"
             FROM query_table(__ldp_place(reports)) GROUP BY keys
         ) WHERE ldp._agreed(reports, "ldp report", m)
     ), "ldp learned" AS MATERIALIZED (
         SELECT __ldp_learn_in_order(
-            list("ldp counts" ORDER BY "ldp place"), ldp._asked(estimator, m), any_value("ldp key")) AS learned
+            list("ldp counts" ORDER BY "ldp place"), ldp._asked(estimator, m), any_value("ldp keys")) AS learned
         FROM "ldp counted" WHERE __ldp_learns(ldp._asked(estimator, m))
     ), "ldp priors" AS (
         SELECT unnest(learned.priors) AS "ldp prior", unnest(range(len(learned.priors))) AS "ldp run" FROM "ldp learned"
     ), "ldp placed" AS (
-        SELECT * EXCLUDE ("ldp key", "ldp place"), (SELECT learned.runs FROM "ldp learned")["ldp place"] AS "ldp run" FROM "ldp counted"
+        SELECT * EXCLUDE ("ldp place"), (SELECT learned.runs FROM "ldp learned")["ldp place"] AS "ldp run" FROM "ldp counted"
     )
-    -- A key that is named like a column of the result gets another name: value_1, so that `value` is what was estimated.
-    SELECT COLUMNS(lambda c: NOT list_contains(ldp._columns_of(estimator), c)),
-           COLUMNS(lambda c: list_contains(ldp._columns_of(estimator), c))
-    FROM (SELECT COLUMNS(CASE WHEN __ldp_borrows(estimator) THEN '^(value|estimate|std_error|low|high|n)$|^ldp (borrowed)$'
-                         ELSE '^(value|estimate|std_error|low|high|n)$|^()$' END) AS '\1\2',
-                 * EXCLUDE ("value", estimate, std_error, low, high, n, "ldp borrowed")
-          FROM (SELECT unnest(cast_to_type(__ldp_answer__borrowing("ldp counts", "ldp asked"), [{
-                           'value': ldp._kind(m)[1], 'estimate': NULL::DOUBLE, 'std_error': NULL::DOUBLE, 'low': NULL::DOUBLE,
-                           'high': NULL::DOUBLE, 'n': NULL::BIGINT, 'ldp borrowed': NULL::DOUBLE
-                       }]), recursive := true), * EXCLUDE ("ldp counts", "ldp asked")
-                FROM (SELECT * EXCLUDE ("ldp run", "ldp prior"),
-                             __ldp_learnt(ldp._asked(estimator, m), "ldp run", "ldp prior") AS "ldp asked"
-                      FROM "ldp placed" LEFT JOIN "ldp priors" USING ("ldp run"))));
+    SELECT COLUMNS('(?s)^(?:ldp (borrowed)|(.*))$') AS '\1\2' FROM (
+        SELECT COLUMNS(lambda c: __ldp_borrows(estimator) OR c <> 'ldp borrowed') FROM (
+            SELECT unnest("ldp keys", recursive := true), unnest(cast_to_type(__ldp_answer__borrowing("ldp counts", "ldp asked"), [{
+                       'value': ldp._kind(m)[1], 'estimate': NULL::DOUBLE, 'std_error': NULL::DOUBLE, 'low': NULL::DOUBLE,
+                       'high': NULL::DOUBLE, 'n': NULL::BIGINT, 'ldp borrowed': NULL::DOUBLE
+                   }]), recursive := true)
+            FROM (SELECT * EXCLUDE ("ldp run", "ldp prior"),
+                         __ldp_learnt(ldp._asked(estimator, m), "ldp run", "ldp prior") AS "ldp asked"
+                  FROM "ldp placed" LEFT JOIN "ldp priors" USING ("ldp run"))));
 CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := NULL) AS TABLE
         (FROM ldp._estimate_by(reports, report, keys, m, estimator)),
     (reports, report, keys) AS TABLE

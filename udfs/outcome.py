@@ -134,7 +134,7 @@ def weights(reports: Column, handles: Handles, ofs: Column) -> pa.Array:
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.outcome``, ``ldp.outcome_by``, ``ldp.sums``, ``ldp.regression`` and ``ldp.weights``."""
+    """Offer ``ldp.outcome``, ``ldp.sums``, ``ldp.regression`` and ``ldp.weights``."""
     sums = moments.sums_sql("report", ["y"], "weight")
     return [
         Scalar("__ldp_outcome", outcome, _ROWS),

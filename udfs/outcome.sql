@@ -6,7 +6,7 @@ CREATE OR REPLACE MACRO ldp._outcome_options(of, measure, versus, estimator, con
 CREATE OR REPLACE MACRO ldp._outcome(reports, "rows", m, options, of) AS ldp._outcomes(
     ldp._column_kind(m, of), __ldp_outcome(reports, "rows", __ldp_mechanism(m), options));
 
--- The rows are passed to Python; ldp.outcome_by and ldp.outcome_sums add them up in DuckDB.
+-- The rows are passed to Python; FROM ldp.outcome and ldp.outcome_sums add them up in DuckDB.
 CREATE OR REPLACE MACRO ldp.outcome(report, m, y, weight := 1, measure := 'mean', of := NULL, versus := NULL, estimator := 'best',
                                     confidence := 0.95, together := false, keep := true) AS ldp._outcome(
     ldp._listed_by(report, keep, m), list({'y': y, 'w': weight, 'x': NULL}) FILTER (WHERE ldp._kept(keep)), m,
@@ -15,17 +15,18 @@ CREATE OR REPLACE MACRO ldp.outcome_sums(sums, m, measure := 'mean', of := NULL,
                                          confidence := 0.95, together := false) AS ldp._outcome(
     ldp._listed_by(struct_extract(sums, 'report'), true, m), list(sums), m,
     ldp._outcome_options(of, measure, versus, estimator, confidence, together), of);
-CREATE OR REPLACE MACRO ldp.outcome_by(reports, report, keys, m, y, weight := 1, measure := 'mean', of := NULL, versus := NULL,
-                                       estimator := 'best', confidence := 0.95, together := false) AS TABLE
-    SELECT * EXCLUDE ("ldp answers", "ldp report"), unnest("ldp answers", recursive := true) FROM (
-        SELECT * EXCLUDE ("ldp sums", "ldp name"),
-               ldp.outcome_sums("ldp sums", m, measure := measure, of := of, versus := versus, estimator := estimator,
-                                confidence := confidence, together := together) AS "ldp answers",
-               any_value("ldp name") AS "ldp report"
-        FROM (SELECT keys, ldp.sums(report, y, weight := weight) AS "ldp sums", any_value(ldp._name(report)) AS "ldp name"
-              FROM query_table(__ldp_place(reports)) GROUP BY keys, report)
-        GROUP BY ALL
-    ) WHERE ldp._agreed(reports, "ldp report", m);
+CREATE OR REPLACE MACRO ldp.outcome(reports, report, m, y, weight := 1, measure := 'mean', of := NULL, versus := NULL,
+                                    estimator := 'best', confidence := 0.95, together := false, "by" := NULL) AS TABLE
+    SELECT COLUMNS(lambda c: c <> 'ldp everybody') FROM (
+        SELECT unnest("ldp keys", recursive := true), unnest("ldp answers", recursive := true) FROM (
+            SELECT any_value("ldp keys") AS "ldp keys", any_value("ldp name") AS "ldp report",
+                   ldp.outcome_sums("ldp sums", m, measure := measure, of := of, versus := versus, estimator := estimator,
+                                    confidence := confidence, together := together) AS "ldp answers"
+            FROM (SELECT "by" AS "ldp by", ldp.sums(report, y, weight := weight) AS "ldp sums", any_value(ldp._name(report)) AS "ldp name",
+                         any_value(ldp._keys("by", ['value', 'estimate', 'std_error', 'low', 'high', 'effective_reports'])) AS "ldp keys"
+                  FROM query_table(__ldp_place(reports)) GROUP BY "by", report)
+            GROUP BY "ldp by"
+        ) WHERE ldp._agreed(reports, "ldp report", m));
 
 CREATE OR REPLACE MACRO ldp.regression(report, m, y, x := NULL, weight := 1, family := 'linear', numbers := false,
                                        interactions := false, of := NULL, confidence := 0.95, keep := true) AS __ldp_regressed(
@@ -40,6 +41,6 @@ CREATE OR REPLACE MACRO ldp.weights(report, m, of := NULL) AS cast_to_type(
 COMMENT ON MACRO ldp.outcome IS 'aggregate: the mean, sum or variance of a raw column for each value of a perturbed one, or the weighted share of each value';
 COMMENT ON MACRO ldp.sums IS 'aggregate, under GROUP BY report: the sums of a raw column and its weights that outcomes need';
 COMMENT ON MACRO ldp.outcome_sums IS 'aggregate: the same as outcome, from sums';
-COMMENT ON MACRO TABLE ldp.outcome_by IS 'the same as outcome for each group of a table, a file or a frame, added up in DuckDB';
+COMMENT ON MACRO TABLE ldp.outcome IS 'the same over a table, a file or a frame, added up in DuckDB';
 COMMENT ON MACRO ldp.regression IS 'aggregate: the coefficients of a linear or logistic regression on a perturbed column and raw ones';
 COMMENT ON MACRO ldp.weights IS 'what a report weighs for each value, for tools that take weights of rows';

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 from ldpsql.estimators import Estimator, InvalidParameter
 from ldpsql.functions import (
     ASKED,
+    EVERYBODY,
     SHARES,
     Column,
     Handles,
@@ -20,6 +22,7 @@ from ldpsql.functions import (
     Registry,
     Scalar,
     Settings,
+    TextLists,
     Texts,
     Variance,
     aggregate,
@@ -29,6 +32,7 @@ from ldpsql.functions import (
     counts_of,
     difference,
     estimated,
+    fields_of,
     guarded,
     hookimpl,
     names_withheld,
@@ -120,6 +124,36 @@ def _each(histograms: Column, handles: Handles) -> dict[int, tuple[Estimates, An
 
 
 @guarded
+def key_type(rows: Texts, columns: TextLists) -> pa.Array:
+    """Return the type of a struct of the keys of groups, as from_json reads it.
+
+    Args:
+        rows: the type of a row of the key in SQL, which is named like the key.
+        columns: the other columns of the result, whose names keys must not have.
+
+    """
+    return pa.array([_key_type(*row) for row in zip(plain(rows).to_pylist(), plain(columns).to_pylist(), strict=True)])
+
+
+def _key_type(row: str, columns: list[str | None]) -> str:
+    [(name, kind)] = fields_of(row).items()
+    if name == "NULL":  # nobody asked for groups
+        return json.dumps({EVERYBODY: "INTEGER"})
+    several = kind.startswith("STRUCT(")
+    keys = fields_of(kind) if several else {_QUALIFIED.sub("", name) if "(" in name else name: kind}
+    if any(one.endswith("]") or one.startswith("MAP(") for one in keys.values()):
+        raise InvalidParameter(
+            "the key of groups cannot be a list or a map", "by := region, or by := {region: region, day: day}"
+        )
+    taken = {column.casefold() for column in filter(None, columns)}
+    named = {f"{key}_1" if key.casefold() in taken else key: one for key, one in keys.items()}
+    return json.dumps({name: named} if several else named)
+
+
+_QUALIFIED = re.compile(r'(?:(?:[A-Za-z_]\w*|"(?:[^"]|"")*")\.){1,3}')  # the places of a column in an expression
+
+
+@guarded
 def answer_type(names: Texts, types: Texts, texts: Texts, bys: Settings, records: Texts) -> pa.Array:
     """Return the type of each answer, as from_json reads it.
 
@@ -165,6 +199,7 @@ def ldpsql_functions(known: Registry) -> list[Any]:
     return [
         Scalar("__ldp_ask", ask, "BIGINT"),
         Scalar("__ldp_answer_type", answer_type, "VARCHAR"),
+        Scalar("__ldp_key_type", key_type, "VARCHAR"),
         Scalar("__ldp_compared", compared, sql_type(TESTED)),
         *(answering(question, ASKED.thing) for question in questions if not question.two_groups),
         *map(aggregate, questions),

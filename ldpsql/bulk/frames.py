@@ -17,7 +17,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.columns import drawn_apart, row_of, row_part
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
-from ldpsql.bulk.queries import Reports, in_order, shares
+from ldpsql.bulk.queries import Reports, answers, answers_of_counts, shares
 from ldpsql.bulk.sources import Column, Frame, batches_of, check_columns, names_of, source_of, sql_of, stream
 from ldpsql.domains.arrays import (
     column_of,
@@ -55,7 +55,7 @@ from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.foreign import Format, read_foreign
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.mechanisms.spec import sql_literal
-from ldpsql.names import EMS, IBU, INV
+from ldpsql.names import EMS, IBU, INV, SHARES
 from ldpsql.outcomes.moments import Moments, RawRows, sums_sql
 from ldpsql.outcomes.regression import Design, Regression, check_family, linear, logistic
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value
@@ -64,7 +64,6 @@ from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.agreement import Fingerprints, check_agreement, of_type, recorded
 from ldpsql.registry.registry import registry
 from ldpsql.sql.attach import connect
-from ldpsql.sql.named import sql_call
 from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, strings_of
 from ldpsql.strings.hitters import heavy_hitters as search_groups
 
@@ -199,8 +198,11 @@ def _asked(
     arguments: dict[str, Any],
 ) -> Rows:
     """Return the answers for each group, from SQL; without columns the data are one column, or counts."""
-    if question is not None and question not in registry().estimators:
-        registry().question(question)  # it exists: not every function of SQL answers a question
+    if question in registry().estimators:  # the shares, by this estimator
+        question, estimator, arguments = None, registry().estimator({"estimator": question, **arguments}), {}
+    method = None if estimator is None else registry().estimator(estimator)
+    if question is not None:
+        registry().question(question).check_arguments(arguments)
     with connect() as con:
         if columns:
             table, drawn_by = _in_sql(con, data, columns, [*columns, *keys], mechanism)
@@ -209,29 +211,19 @@ def _asked(
             columns = ["report"]
             con.register(_ROWS, pa.table([_maps(data) if isinstance(data, Counts) else column_of(data)], columns))
         report = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
-        named = {} if estimator is None else {"estimator": str(registry().estimator(estimator))}
-        options = "".join(f", {quoted(name)} := {sql_literal(value)}" for name, value in (named | arguments).items())
-        if question is None:
-            method = None if estimator is None else registry().estimator(estimator)
-            query = shares(Reports(con, table, report, drawn_by, method), keys)
-        else:
-            query = in_order(f"ldp.{quoted(question)}({report}, {sql_call(drawn_by, con)}{options})", table, keys)
+        reports = Reports(con, table, report, drawn_by, method)
+        given = {name: sql_literal(value) for name, value in arguments.items()}
+        given |= {"estimator": reports.method} if method else {}
         try:
-            answers = con.sql(query).to_arrow_table()
+            if isinstance(data, Counts):
+                query = answers_of_counts(reports, question or SHARES, given)
+            else:
+                query = shares(reports, keys) if question is None else answers(reports, question, given, keys)
+            answered = con.sql(query).to_arrow_table()
         except duckdb.Error as error:
-            raise of_sql(error) or _not_asked(con, question or "", error) from None
+            raise of_sql(error) or error from None
     title = " by ".join([f"{question or 'shares'} of {', '.join(columns)}", *([", ".join(keys)] if keys else [])])
-    return Rows(f"{title} under {drawn_by.name}", answers)
-
-
-def _not_asked(con: DuckDBPyConnection, question: str, error: duckdb.Error) -> Exception:
-    """Return the error for arguments that a question does not take."""
-    if not isinstance(error, duckdb.BinderException):
-        return error
-    found = """SELECT parameters[3:] FROM duckdb_functions()
-        WHERE database_name = 'ldp' AND function_name = $1 AND function_type = 'macro'"""
-    own: list[str] = max((parameters for (parameters,) in con.execute(found, [question]).fetchall()), key=len, default=[])
-    return InvalidParameter(f"'{question}' does not take these arguments", f"it takes {', '.join(own)}")
+    return Rows(f"{title} under {drawn_by.name}", answered)
 
 
 def _maps(counts: Counts) -> pa.Array:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.many_groups import keys_named, result_columns
 from ldpsql.engine.functions import struct_text
 from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import Mechanism
@@ -35,26 +34,41 @@ def shares(of: Reports, keys: Sequence[str]) -> str:
     made, method = sql_call(of.mechanism, of.con), of.method
     if not keys:
         return f"FROM ldp.estimate({of.table}, {of.reports}, {made}, estimator := {method})"
-    names = zip(keys_named(keys, result_columns(of.estimator)), keys, strict=True)
-    groups = struct_text({name: quoted(key) for name, key in names})
-    call = f"ldp.estimate_by({of.table}, {of.reports}, {groups}, {made}, estimator := {method})"
-    # within a group the values keep the order of the domain
-    numbered = f"SELECT *, row_number() OVER () AS place FROM {call} AS t(key)"  # noqa: S608  # quoted
-    return f"SELECT unnest(key), * EXCLUDE (key, place)\nFROM ({numbered})\nORDER BY key, place"
+    return _in_order(f"ldp.estimate_by({of.table}, {of.reports}, {_by(keys)}, {made}, estimator := {method})", keys)
 
 
-def in_order(call: str, table: str, keys: Sequence[str]) -> str:
-    """Return the query for the rows of an aggregate, with the groups in the order of their keys."""
-    query = by_group(call, table, keys)
+def answers(of: Reports, question: str, arguments: Mapping[str, str], keys: Sequence[str]) -> str:
+    """Return the query for the answer to a question, with the groups in the order of their keys."""
+    given = _named(dict(arguments) | ({"by": _by(keys)} if keys else {}))
+    return _in_order(f"ldp.{quoted(question)}({of.table}, {of.reports}, {sql_call(of.mechanism, of.con)}{given})", keys)
+
+
+def answers_of_counts(of: Reports, question: str, arguments: Mapping[str, str]) -> str:
+    """Return the query for the answer to a question from one row of counts, which table functions do not take."""
+    call = f"ldp.{quoted(question)}({of.reports}, {sql_call(of.mechanism, of.con)}{_named(arguments)})"
+    n = f"list_sum(map_values({of.reports}))::BIGINT AS n"
+    return f"SELECT unnest({call}, recursive := true), {n} FROM query_table({of.table})"  # noqa: S608
+
+
+def compared(one: Reports, other: Reports, question: str, arguments: Mapping[str, str]) -> str:
+    """Return the query for the answer to a question about two groups of people."""
+    parts = (f"(SELECT ldp.counts({each.reports}) AS c FROM query_table({each.table}))" for each in (one, other))  # noqa: S608
+    call = f"ldp.{quoted(question)}(one.c, other.c, {sql_call(one.mechanism, one.con)}{_named(arguments)})"
+    return f"SELECT unnest({call}) FROM {' AS one, '.join(parts)} AS other"  # noqa: S608
+
+
+def _named(arguments: Mapping[str, str]) -> str:
+    return "".join(f", {quoted(name)} := {value}" for name, value in arguments.items())
+
+
+def _by(keys: Sequence[str]) -> str:
+    return struct_text({key: quoted(key) for key in keys})
+
+
+def _in_order(call: str, keys: Sequence[str]) -> str:
+    """Return the query for the rows of a table function whose first columns are the keys; those of a group keep their order."""
     if not keys:
-        return query
-    # the rows of a group keep their order
-    numbered = f'SELECT *, row_number() OVER () AS "ldp place"\nFROM ({query})'
-    return f'SELECT * EXCLUDE ("ldp place")\nFROM ({numbered})\nORDER BY {", ".join(map(quoted, keys))}, "ldp place"'
-
-
-def by_group(call: str, table: str, keys: Sequence[str]) -> str:
-    """Return the query for the rows of an aggregate."""
-    groups = ", ".join(map(quoted, keys))
-    listed = f"SELECT {groups + ', ' if groups else ''}unnest({call}, recursive := true)\nFROM query_table({table})"
-    return f"{listed}\nGROUP BY {groups}" if groups else listed
+        return f"FROM {call}"
+    numbered = f'SELECT *, row_number() OVER () AS "ldp place" FROM {call}'  # noqa: S608  # quoted
+    order = ", ".join(map(str, range(1, len(keys) + 1)))
+    return f'SELECT * EXCLUDE ("ldp place")\nFROM ({numbered})\nORDER BY {order}, "ldp place"'

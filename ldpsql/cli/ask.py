@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from ldpsql.cli.options import (
     ByOption,
@@ -23,41 +24,31 @@ from ldpsql.cli.options import (
 )
 from ldpsql.names import BEST
 
-_OF_COLUMN = "The {} of this column."
-ColumnOption: TypeAlias = str | None
+
+class _WithArguments(TyperCommand):
+    """A command that also takes the arguments of its question as options, which `typer.Context.meta` keeps."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Set apart each option that the command itself does not have, with its value; it may be repeated."""
+        known = {name for one in self.get_params(ctx) for name in (*one.opts, *one.secondary_opts)}
+        own: dict[str, list[str]] = {}
+        left, rest = iter(args), []
+        for word in left:
+            name, equals, value = word.partition("=")
+            if name.startswith("--") and name not in known:
+                own.setdefault(name[2:].replace("-", "_"), []).append(value if equals else next(left, ""))
+            else:
+                rest.append(word)
+        ctx.meta["arguments"] = own
+        return super().parse_args(ctx, rest)
 
 
 def ask(
+    context: typer.Context,
+    question: Annotated[str, typer.Argument(help="What is asked: mean, share, top, or another question.")],
     source: SourceArgument,
     named: NamedArgument = None,
-    table: Annotated[str | None, typer.Option(help="The table of these columns: education,income.")] = None,
-    share: Annotated[
-        list[str] | None,
-        typer.Option(help="The share of these values: income=high, age=18..65, city=Lima,Oslo; repeat it for more columns."),
-    ] = None,
-    mean: Annotated[ColumnOption, typer.Option(help=_OF_COLUMN.format("mean"))] = None,
-    variance: Annotated[ColumnOption, typer.Option(help=_OF_COLUMN.format("variance"))] = None,
-    median: Annotated[ColumnOption, typer.Option(help=_OF_COLUMN.format("median"))] = None,
-    independence: Annotated[
-        str | None, typer.Option(help="Whether two columns are independent of each other: education,income.")
-    ] = None,
-    question: Annotated[str | None, typer.Option(help="The question of this name, also of a plugin: quantiles.")] = None,
-    argument: Annotated[
-        list[str] | None, typer.Option(help="With --question: an argument as JSON, qs=[0.25,0.75] or of=age; repeat it.")
-    ] = None,
-    given: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only where this holds, as in --share. With --table the names of columns: shares among their rows; repeat it."
-        ),
-    ] = None,
-    versus: Annotated[
-        list[str] | None, typer.Option(help="With --share or --mean: the difference between --given and this condition.")
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(help="With --share or --mean: the difference between REPORTS and these of other people."),
-    ] = None,
+    against: Annotated[str | None, typer.Option(help="With compare: the reports of other people.")] = None,
     column: ColumnsOption = None,
     mechanism: RecordedOption = None,
     estimator: EstimatorOption = "",
@@ -65,37 +56,41 @@ def ask(
     database: DatabaseOption = ":memory:",
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Ask one question about the table behind reports of several columns; the answer has an error and an interval.
+    """Ask one question about the values behind reports; the answer has errors and intervals.
 
-    It is estimated from the reports of the columns that the question names.
+    The arguments of the question are options, named as in SQL. A value is JSON, the names of columns with commas between them,
+    or a condition: city=Lima, city=Lima,Oslo, age=18..65; repeat the option for conditions on further columns.
 
-    Example: ldpsql ask reports.parquet report --share income=high --given education=doctor
+    Questions of all plugins can be asked.
+
+    Example: ldpsql ask share reports.parquet report --of income=high --given education=doctor
+
+    Example: ldpsql ask top reports.parquet city --most 10 --by region
     """
-    from ldpsql.cli.queries import ConditionalQuestion
-    from ldpsql.errors import NoReports
+    from ldpsql.bulk.queries import answers, compared
+    from ldpsql.cli.queries import Arguments
+    from ldpsql.errors import InvalidParameter, NoReports
+    from ldpsql.registry.registry import registry
 
-    asked = ConditionalQuestion.asked(
-        {
-            "question": question,
-            "table": table,
-            "share": share,
-            "mean": mean,
-            "variance": variance,
-            "median": median,
-            "independence": independence,
-        },
-        given or [],
-        versus,
-        against is not None,
-        argument or [],
-    )
-    keys, columns = by or [], columns_named(named, column)
-    sources = [source] if against is None else [source, against]
-    with reading(sources, columns, keys, mechanism, estimator, database) as read:
-        rows = list(of_table(read[0].con.sql(asked.query(read, columns[0], keys)).to_arrow_table()))
+    kind = registry().question(question)
+    texts, keys, columns = context.meta["arguments"], by or [], columns_named(named, column)
+    if kind.two_groups != (against is not None) or (kind.two_groups and keys):
+        raise InvalidParameter(
+            "--against is for compare, which needs it and has no --by", "ldpsql ask compare a.parquet city --against b.parquet"
+        )
+    with reading([source, *([against] if against else [])], columns, keys, mechanism, estimator, database) as read:
+        one = read[0]
+        given = {name: Arguments(one.mechanism, columns[0]).sql(each) for name, each in texts.items()}
+        given |= {"estimator": one.method} if one.estimator else {}
+        kind.check_arguments(given)
+        query = compared(one, read[1], question, given) if kind.two_groups else answers(one, question, given, keys)
+        rows = list(of_table(one.con.sql(query).to_arrow_table()))
     if not any(value is not None for row in rows for name, value in row.items() if name not in keys):
-        raise NoReports(hint="is the column empty?")
+        raise NoReports(hint="is the column empty? Of strings, only those that are certain to occur are shown: --certain false")
     write_rows(rows, form)
+
+
+ask.of_class = _WithArguments  # type: ignore[attr-defined]
 
 
 def outcome(
@@ -115,22 +110,19 @@ def outcome(
 
     Example: ldpsql outcome policies.parquet ethnicity --of premium --weight w
     """
-    from ldpsql.bulk.queries import in_order
+    from ldpsql.bulk.queries import answers
     from ldpsql.quoting import quoted, text_literal
-    from ldpsql.sql.named import sql_call
 
     columns, keys = columns_named(named, column), by or []
     raw = [y, *([weight] if weight else [])]
     with reading([source], columns, [*keys, *raw], mechanism, "", database) as read:
-        one = read[0]
         options = {
+            "y": quoted(y),
             "measure": text_literal(measure),
             "estimator": text_literal(estimator),
             "weight": quoted(weight) if weight else "1",
         }
-        chosen = ", ".join(f"{name} := {value}" for name, value in options.items())
-        call = f"ldp.outcome({one.reports}, {sql_call(one.mechanism, one.con)}, {quoted(y)}, {chosen})"
-        write_rows(of_table(one.con.sql(in_order(call, one.table, keys)).to_arrow_table()), form)
+        write_rows(of_table(read[0].con.sql(answers(read[0], "outcome", options, keys)).to_arrow_table()), form)
 
 
 def regression(

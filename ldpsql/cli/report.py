@@ -129,12 +129,13 @@ def _write_values(reports: _Source, mechanism: Mechanism, output: Path, truth: s
 
 def _write_keys(reports: _Source, mechanism: KeyValueMechanism, output: Path) -> None:
     """Write the page of key-value reports."""
-    from ldpsql.cli.queries import frequencies_and_means
+    from ldpsql.bulk.queries import answers
     from ldpsql.pages import page as pages
 
     with compared(reports.con, reports.source, reports.column, mechanism):
         estimates = pages.key_values(reports.counted(reports.source), mechanism, reports.estimator)
-    pages.write_key_values(output, estimates, frequencies_and_means(reports.in_sql(mechanism), reports.keys))
+    of = reports.in_sql(mechanism)
+    pages.write_key_values(output, estimates, answers(of, "key_value", {"estimator": of.method}, reports.keys))
 
 
 def _refuse_unfit(truth: str, bounds: str) -> None:

@@ -19,6 +19,7 @@ from ldpsql.names import (
     COMPARED,
     COUNTED_BY,
     FEW,
+    KEYS,
     LISTED_BY,
     RECORD_OF,
     TABLE_PLACE,
@@ -28,7 +29,8 @@ from ldpsql.names import (
 from ldpsql.quoting import quoted, text_literal
 
 _LOCAL = '"ldp counts"'  # no column of a user has this name
-_NAME = '"ldp report"'
+_NAME, _KEYS = '"ldp report"', '"ldp keys"'
+EVERYBODY = "ldp everybody"  # the name of the key of all reports together
 _FEW = '"ldp few"'  # apart from the column: a table may have the name of its column
 COUNTED = "_counted"  # the macro that counts reports of any form, see `ldpsql.engine.forms`
 _OF_VALUES = (Kind.VALUE, Kind.MEAN)
@@ -68,7 +70,8 @@ def aggregate(
     if not estimator:
         answered = answer.format(counts=_LOCAL, record=f"typeof({_LOCAL})")
         size = f"len({_LOCAL})" if question.lists else f"list_sum(map_values({_LOCAL}))"
-        made += _over_tables(name, {"m": None} | arguments, counted.format(m="m"), answered, size)  # which checks the record
+        keys = f'{KEYS}("by", [{", ".join(map(text_literal, [*question.fields, "n"]))}])'
+        made += _over_tables(name, {"m": None} | arguments, counted.format(m="m"), answered, f"{size}::BIGINT", keys)
     return Macros("\n".join(made))
 
 
@@ -103,18 +106,24 @@ def _of_values(fields: Fields) -> bool:
     return any(kind in _OF_VALUES if isinstance(kind, Kind) else _of_values(kind) for kind in fields.values())
 
 
-def _over_tables(name: str, arguments: Mapping[str, str | None], counted: str, answer: str, size: str) -> Iterable[str]:
-    """Yield the statements that create a table function and comment on it."""
-    over_table, table = {"reports": None, "report": None} | dict(arguments), f"_table_{name}"
+def _over_tables(name: str, arguments: Mapping[str, str | None], counted: str, *columns: str) -> Iterable[str]:
+    """Yield the statements that create a table function and comment on it.
+
+    Its rows begin with the keys of ``by``: the column, or those of a struct, by their own names.
+    """
+    over_table, table = {"reports": None, "report": None} | dict(arguments) | {"by": "NULL"}, f"_table_{name}"
+    answer, size, keys = columns
     rows = (
         f"WITH {_FEW} AS MATERIALIZED (SELECT {FEW}(reports, report, keep, m) AS few) "  # noqa: S608
-        f"SELECT {counted} AS {_LOCAL}, any_value({COLUMN_NAME}(report)) AS {_NAME} "
-        f"FROM query_table({TABLE_PLACE}(reports)) WHERE (SELECT few FROM {_FEW})"
+        f"SELECT {counted} AS {_LOCAL}, any_value({COLUMN_NAME}(report)) AS {_NAME}, "
+        f"any_value({keys}) AS {_KEYS} "
+        f'FROM query_table({TABLE_PLACE}(reports)) WHERE (SELECT few FROM {_FEW}) GROUP BY "by"'
     )
-    select = (
-        f"SELECT unnest({answer}, recursive := true), {size}::BIGINT AS n FROM ({rows}) "  # noqa: S608
-        f"WHERE {AGREED}(reports, {_NAME}, m)"
+    answers = (
+        f"SELECT unnest({_KEYS}, recursive := true), unnest({answer}, recursive := true), {size} AS n "  # noqa: S608
+        f"FROM ({rows}) WHERE {AGREED}(reports, {_NAME}, m)"
     )
+    select = f"SELECT COLUMNS(lambda c: c <> {text_literal(EVERYBODY)}) FROM ({answers})"  # noqa: S608
     yield _macro(table, over_table, f"TABLE ({select})")
     call = (
         f"{WRITTEN_CALL}('ldp.{table}', reports, current_setting('search_path'), ldp.{CATALOG_NUMBER}(), report, alias(report))"

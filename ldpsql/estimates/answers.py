@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.conditions import columns_named, python_scalar
-from ldpsql.estimates.contrasts import difference, number_of
-from ldpsql.estimates.narrowing import Q, asked
 from ldpsql.estimates.shown import rounded
-from ldpsql.estimates.tables import Margin, Mean, Share
 
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
@@ -113,15 +107,12 @@ class Answers:
             given: some of them: shares are then of the rows with the same values of these.
 
         """
-        values = self.of.values
-        margin = Margin.checked(columns_named(values, columns), () if given is None else columns_named(values, given))
-        estimates, own = self._asked(margin)
-        cells, measure = margin.cells(values), own.measure(estimates)
-        numbers = {name: getattr(measure, name)[0] for name in Answer._fields}
-        table = pa.Table.from_struct_array(cells.values)
-        for name, column in numbers.items():
-            table = table.append_column(name, finite_or_null(np.where(np.isnan(column), np.inf, column)))
-        return table
+        return self._table("margin", columns=columns, given=given)
+
+    def _table(self, question: str, **arguments: Any) -> pa.Table:
+        from ldpsql.estimates.question import answer_table, question_named  # noqa: PLC0415  # see `ask`
+
+        return answer_table(question_named(question).asked(**arguments), self.of, self.group)
 
     def difference(self, of: Any, given: Any, versus: Any) -> TestedAnswer:
         """Return the difference of a share, or of the mean of a column, between two conditions, with its p-value.
@@ -151,16 +142,12 @@ class Answers:
             InvalidParameter: if the values differ.
 
         """
+        from ldpsql.estimates.question import answered_apart, question_named  # noqa: PLC0415  # see `ask`
+
         if self.of.values != other.of.values:
             raise InvalidParameter(
                 "the two estimates have different values", "use mechanisms with the same columns and domains"
             )
-        measured = difference(*self._asked(self._number(of, given)), *other._asked(other._number(of, given)))
+        asked = question_named("compare").asked(of=of, given=given)
+        measured = answered_apart(asked, (self.of, self.group), (other.of, other.group))
         return TestedAnswer(*(float(getattr(measured, name)[0]) for name in TestedAnswer._fields))
-
-    def _number(self, of: Any, given: Any) -> Share | Mean:
-        return number_of(self.of.values, python_scalar(of), python_scalar(given))
-
-    def _asked(self, question: Q) -> tuple[Estimates, Q]:
-        """Return the estimates of the columns that a question is about, and the question about these."""
-        return asked(self.of.only(self.group), question)

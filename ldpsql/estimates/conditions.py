@@ -174,11 +174,6 @@ def _of_column(values: Product, name: str, one: pa.Scalar) -> tuple[int, tuple[i
     return place, _positions(_Part(values.parts[place], f"the condition on {values.names[place]}", _EXAMPLE), one)
 
 
-def python_condition(values: Domain, given: Any) -> TableCells | None:
-    """Return the condition of a Python value, a list, or a dictionary of these by column; see `condition` for its errors."""
-    return condition(values, python_scalar(given))
-
-
 def python_scalar(given: Any) -> pa.Scalar:
     """Return a Python value, a list, or a dictionary of these as an Arrow scalar.
 

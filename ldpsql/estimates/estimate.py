@@ -18,7 +18,6 @@ from ldpsql.estimates.answers import Answers
 from ldpsql.estimates.diagnosis import MISFIT, NOTHING, Diagnosis, large_map, uninformed_shares, unknown_shares
 from ldpsql.estimates.fitting import check_possible, fitted
 from ldpsql.estimates.shown import Tabular
-from ldpsql.estimates.top import top_table
 from ldpsql.estimates.uncertainty import (
     FALSE_ALARM,
     Intervals,
@@ -182,9 +181,9 @@ class Estimate(Answers, Tabular):
             InvalidParameter: unless the count is a whole number from 1.
 
         """
-        if self.of.for_top is None:
-            return top_table(self, count)
-        return top_table(estimate_likelihood(self.of.source, self.likelihood, self.of.for_top)[0], count)
+        if self.of.for_top is not None:
+            return estimate_likelihood(self.of.source, self.likelihood, self.of.for_top)[0].top(count)
+        return self._table("top", most=count)
 
     @property
     def heading(self) -> str:

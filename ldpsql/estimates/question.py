@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
@@ -12,15 +12,16 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from ldpsql.domains.columns import finite_or_null, struct_parts
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.errors import InternalError, InvalidParameter
 from ldpsql.estimates.answers import Answer
 from ldpsql.estimates.conditions import TableCells, condition, named_place, python_scalar, values_of
+from ldpsql.estimates.contrasts import Difference, difference
 from ldpsql.estimates.estimate import Estimates, estimated
 from ldpsql.estimates.fitting import estimator_of_shares
-from ldpsql.estimates.measures import FIELDS, TableFunctional
-from ldpsql.estimates.narrowing import narrowed
+from ldpsql.estimates.measures import FIELDS, Measure, TableFunctional
 from ldpsql.estimates.scale import check_ordered, scale_of
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource
@@ -173,8 +174,10 @@ class Question(ABC):
 
     @classmethod
     def measured(cls, functional: Any, estimates: Estimates) -> Lines:
-        """Return the answers for all groups."""
+        """Return the answers for all groups; of a functional of several numbers the first, unless the answer is a list."""
         measure = functional.measure(estimates)
+        if isinstance(measure, Measure) and not cls.rows and measure.estimate.ndim > 1:
+            measure = measure.at(0)
         columns = {name: getattr(measure, name) if hasattr(measure, name) else getattr(functional, name) for name in cls.fields}
         return Lines.of_numbers(columns, getattr(measure, "rounding", 0.0))
 
@@ -184,6 +187,20 @@ class Question(ABC):
         own = {field.name: field.default for field in fields(cls)}
         plain = {name: default.as_py() if isinstance(default, pa.Scalar) else default for name, default in own.items()}
         return dict(sorted(plain.items(), key=lambda item: item[1] is not REQUIRED))
+
+    @classmethod
+    def check_arguments(cls, names: Iterable[str]) -> None:
+        """Refuse names of arguments that the question does not take, and that one is missing which it needs.
+
+        Raises:
+            InvalidParameter: with the names of those that it takes.
+
+        """
+        own, named = cls.parameters(), set(names)
+        needed = {name for name, default in own.items() if default is REQUIRED}
+        if not needed <= named or not named <= own.keys() | cls.options.keys() | {"keep"}:
+            takes = ", ".join(name + " (needed)" * (name in needed) for name in [*own, *cls.options])
+            raise InvalidParameter(f"'{cls.name}' does not take these arguments", f"it takes {takes or 'none'}")
 
     @classmethod
     def asked(cls, **arguments: Any) -> Self:
@@ -214,8 +231,11 @@ class Asked:
         question.check(source)
         values = question.values(source)
         functional, unit = question.about(values), question.unit(values)
-        if isinstance(functional, TableFunctional):
-            (source, estimator), functional = narrowed((source, estimator), functional)
+        # If an option of the estimator has a number for each cell, the whole table is estimated.
+        if isinstance(functional, TableFunctional) and isinstance(source, Mechanism) and not estimator.over_all_values:
+            some = SomeColumns.of(source, tuple(functional.touched))
+            if some is not None:
+                source, functional = some, functional.among(some.places)
         return cls(type(question), source, estimator, functional, unit, recorded)
 
 
@@ -274,17 +294,50 @@ def answered(question: Question, estimates: Estimates, group: int) -> Any:
         InvalidParameter: if the arguments do not fit the values.
 
     """
-    source: Any = estimates.source
-    asked = Asked.of(question, source.mechanism if isinstance(source, CertifiedMechanism) else source, estimates.estimator)
-    own = estimates.only(group)
-    if isinstance(asked.source, SomeColumns):
-        some = own.of_columns(asked.source)
-        own, asked = (own, replace(asked, functional=question.about(estimates.values))) if some is None else (some, asked)
+    own, asked = _asked_of(question, estimates, group)
     lines = question.measured(asked.functional, own)
     columns = [_in_python(lines, name, kind, asked.unit) for name, kind in question.fields.items()]
     kind: Any = Answer if tuple(question.fields) == Answer._fields else namedtuple("Answer", question.fields)
     each = [kind(*line) for line in zip(*columns, strict=True)]
     return each if question.rows else each[0]
+
+
+def answer_table(question: Question, estimates: Estimates, group: int) -> pa.Table:
+    """Return the answer for one group as a table with a column for each field, and for each column of a table's values.
+
+    Raises:
+        InvalidParameter: if the arguments do not fit the values.
+
+    """
+    own, asked = _asked_of(question, estimates, group)
+    lines = question.measured(asked.functional, own)
+    columns: dict[str, pa.Array] = {}
+    for name, kind in question.fields.items():
+        column: Any = lines.columns[name]
+        if kind is not Kind.VALUE:
+            columns[name] = finite_or_null(np.where(np.isnan(column), np.inf, column))
+            continue
+        values = asked.unit.values.take(pa.array(column.astype(np.int64)))
+        parts = struct_parts(values) if pa.types.is_struct(values.type) else [values]
+        columns |= dict(zip(getattr(values.type, "names", [name]), parts, strict=True))
+    return pa.table(columns)
+
+
+def answered_apart(question: Question, one: tuple[Estimates, int], other: tuple[Estimates, int]) -> Difference:
+    """Return the difference of the number between two groups of people, each the group of some estimates."""
+    (first, asked), (second, of_others) = (_asked_of(question, *each) for each in (one, other))
+    return difference(first, asked.functional, second, of_others.functional)
+
+
+def _asked_of(question: Question, estimates: Estimates, group: int) -> tuple[Estimates, Asked]:
+    """Return the estimates of the columns that a question is about, or all if others cannot be left out, and what is asked."""
+    source: Any = estimates.source
+    asked = Asked.of(question, source.mechanism if isinstance(source, CertifiedMechanism) else source, estimates.estimator)
+    own = estimates.only(group)
+    if not isinstance(asked.source, SomeColumns):
+        return own, asked
+    some = own.of_columns(asked.source)
+    return (own, replace(asked, functional=question.about(estimates.values))) if some is None else (some, asked)
 
 
 def _in_python(lines: Lines, name: str, kind: Kind | Fields, unit: Domain) -> list[Any]:

@@ -95,11 +95,6 @@ class RectangleShares(Functional):
         corners = zip(map(_point, southwest), map(_point, northeast), strict=True)
         return cls(region, tuple(Rectangle.of((*low, *high)) for low, high in corners))
 
-    @property
-    def only(self) -> RectangleShare:
-        """The share of the first rectangle, without a list."""
-        return RectangleShare(self)
-
     def measure(self, estimates: Estimates) -> Measure:
         """Return the share of each rectangle in every group, each field of shape (groups, rectangles)."""
         part = np.stack([self._covered(one) for one in self.rectangles], axis=1)
@@ -115,17 +110,6 @@ class RectangleShares(Functional):
         west, south, east, north = rectangle
         across, along = self.region.across.covered(west, east), self.region.along.covered(south, north)
         return (along[:, None] * across).ravel()
-
-
-@dataclass(frozen=True)
-class RectangleShare(Functional):
-    """The share of one rectangle."""
-
-    among: RectangleShares
-
-    def measure(self, estimates: Estimates) -> Measure:
-        """Return the share of the rectangle in every group."""
-        return self.among.measure(estimates).at(0)
 
 
 def _shares(estimates: Estimates, c: Floats, least: Floats, most: Floats) -> Measure:

@@ -20,6 +20,7 @@ _ERRORS = {  # the columns of an estimate, its standard error and its interval
     "estimate": ("std_error", "low", "high"),
     "frequency": ("frequency_error", "low", "high"),
     "mean": ("mean_error", "mean_low", "mean_high"),
+    "people": ("people_error", "people_low", "people_high"),
 }
 _UNITS = {"days": (86_400, 10), "hours": (3600, 16), "minutes": (60, 16), "seconds": (1, 19)}  # seconds, letters of a time
 _ROWS, _WIDTH = 60, 240

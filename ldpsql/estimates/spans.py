@@ -34,11 +34,6 @@ class RangeShares(Functional):
 
     ranges: tuple[RangeShare, ...]
 
-    @property
-    def only(self) -> RangeShare:
-        """The first range."""
-        return self.ranges[0]
-
     def measure(self, estimates: Estimates) -> Measure:
         """Return the share of each range in every group, each field of shape (groups, ranges)."""
         if not estimates.likelihood.operator.lined:

@@ -164,52 +164,42 @@ class Variance(OfColumn):
 
 
 @dataclass(frozen=True)
-class Quantiles(OfColumn):
-    """Several quantiles of a column, as positions in its domain; see `Quantile`.
+class Quantile(OfColumn):
+    """The smallest value of a column that at least a share ``q`` of all values does not exceed, or one for each of several.
+
+    Its interval holds every value that is a q-quantile of some distribution function within the errors of the estimated one:
+    the band is sorted and inverted, one side at a time (`crossings`). So is an estimate that has negative shares.
+    ``std_error`` is half the interval over its number of standard errors, infinite if the interval is the whole range.
 
     Raises:
         InvalidParameter: unless each share is between 0 and 1.
 
     """
 
-    q: tuple[float, ...] = field(kw_only=True)
+    q: float | tuple[float, ...] = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        if not all(0 < q < 1 for q in self.q):
+        if not all(0 < q < 1 for q in self.levels):
             raise InvalidParameter("a quantile needs a share between 0 and 1", "for example 0.5 for the median")
 
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The share below each quantile."""
+        return self.q if isinstance(self.q, tuple) else (self.q,)
+
     def measure(self, estimates: Estimates) -> Measure:
-        """Return positions and errors in the unit of the values, each field of shape (groups, quantiles)."""
+        """Return positions and errors in the unit of the values, of shape (groups,), or (groups, quantiles) of several."""
+        measure = self._measured(estimates)
+        return measure if isinstance(self.q, tuple) else measure.at(0)
+
+    def _measured(self, estimates: Estimates) -> Measure:
         values = estimates.values
         if self.is_plain(values):
-            return quantiles(estimates, self.q)
+            return quantiles(estimates, self.levels)
         own, scale = column_of_table(values, self.column)
         given = _given(values, self.given)[:, None]
-        return quantiles_of_shares(
-            estimates, own, _ratios(estimates, (scale[:, None] <= np.unique(scale)[:-1]) * given, given), self.q
-        )
-
-
-@dataclass(frozen=True)
-class Quantile(OfColumn):
-    """The smallest value of a column that at least a share ``q`` of all values does not exceed.
-
-    Its interval holds every value that is a q-quantile of some distribution function within the errors of the estimated one:
-    the band is sorted and inverted, one side at a time (`crossings`). So is an estimate that has negative shares.
-    ``std_error`` is half the interval over its number of standard errors, infinite if the interval is the whole range.
-    """
-
-    q: float = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        self._alone()
-
-    def _alone(self) -> Quantiles:
-        return Quantiles(self.column, self.given, q=(self.q,))
-
-    def measure(self, estimates: Estimates) -> Measure:
-        """Return the position and the error for every group."""
-        return self._alone().measure(estimates).at(0)
+        shares = _ratios(estimates, (scale[:, None] <= np.unique(scale)[:-1]) * given, given)
+        return quantiles_of_shares(estimates, own, shares, self.levels)
 
 
 @dataclass(frozen=True)

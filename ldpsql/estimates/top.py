@@ -11,10 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import InvalidParameter, OutOfTime
 from ldpsql.estimates.uncertainty import Intervals, bounded, intervals, no_intervals
 from ldpsql.inference.deadline import until
@@ -23,7 +21,7 @@ from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.score_intervals import deviations, exact_ends, vote_scatter
 
 if TYPE_CHECKING:
-    from ldpsql.estimates.estimate import Estimate, Estimates
+    from ldpsql.estimates.estimate import Estimates
 
 NAMES = ("rank", "value", "estimate", "std_error", "low", "high", "best_rank", "worst_rank")
 
@@ -71,13 +69,6 @@ def simultaneous(estimates: Estimates) -> Intervals:
     ends = [exact_ends(v, n, votes, single) for v, n in zip(model.operator.invert(model.shares), model.n, strict=True)]
     low, high = (np.stack(column) for column in zip(*ends, strict=True))
     return bounded(estimates.fit, error, low, high, deviations(single))
-
-
-def top_table(estimate: Estimate, count: int) -> pa.Table:
-    """Return the most frequent values of one group as a table with the columns `NAMES`."""
-    columns = {name: column[0] for name, column in tops(estimate.of.only(estimate.group), checked_count(count)).items()}
-    values = estimate.values.values.take(pa.array(columns["value"].astype(np.int64)))
-    return pa.table([values if name == "value" else finite_or_null(column) for name, column in columns.items()], list(NAMES))
 
 
 def _votes(estimates: Estimates) -> tuple[float, float] | None:

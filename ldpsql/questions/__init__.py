@@ -34,7 +34,7 @@ from ldpsql.estimates.question import (
 from ldpsql.estimates.rectangles import RectangleShares, check_grid
 from ldpsql.estimates.scale import bound_of, check_ordered
 from ldpsql.estimates.spans import RangeShare, RangeShares
-from ldpsql.estimates.tables import Margin, Mean, Quantile, Quantiles, Share, Variance, margin_of
+from ldpsql.estimates.tables import Margin, Mean, Quantile, Share, Variance, margin_of
 from ldpsql.estimates.top import checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import without_impossible
@@ -68,7 +68,6 @@ __all__ = [
     "Mean",
     "Measure",
     "Quantile",
-    "Quantiles",
     "Question",
     "QuestionOfColumn",
     "RangeShare",

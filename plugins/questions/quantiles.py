@@ -14,7 +14,6 @@ from ldpsql.questions import (
     InvalidParameter,
     Kind,
     Quantile,
-    Quantiles,
     Question,
     QuestionOfColumn,
     hookimpl,
@@ -60,11 +59,11 @@ class SeveralQuantiles(QuestionOfColumn):
     rows = True
     qs: Argument
 
-    def about(self, values: Domain) -> Quantiles:
+    def about(self, values: Domain) -> Quantile:
         """Return the quantiles, of all or where the condition holds."""
         if not isinstance(self.qs, pa.ListScalar | pa.LargeListScalar) or not self.qs.is_valid or not len(self.qs.values):
             raise InvalidParameter("this needs a list of shares between 0 and 1 that is not empty", "such as [0.25, 0.5, 0.75]")
-        return Quantiles(*self.where(values), q=tuple(map(_share, self.qs.values)))
+        return Quantile(*self.where(values), q=tuple(map(_share, self.qs.values)))
 
 
 def _share(share: Argument) -> float:

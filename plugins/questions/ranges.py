@@ -65,7 +65,7 @@ class OneRange(_OnLineOrGrid):
 
     def about(self, values: Domain) -> Functional:
         """Return the share of the range."""
-        return self.between(values, [self.low], [self.high]).only
+        return self.between(values, [self.low], [self.high])
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from ldpsql.questions import (
     share_of,
 )
 
+_PEOPLE = dict(zip(("people", "people_error", "people_low", "people_high"), NUMBERS, strict=True))
+
 
 @dataclass(frozen=True)
 class AllShares(Question):
@@ -43,6 +45,24 @@ class AllShares(Question):
         measure = functional.measure(estimates)
         numbers: dict[str, Any] = {name: getattr(measure, name) for name in NUMBERS}
         return Lines.of_numbers({"value": np.arange(measure.estimate.shape[1]), **numbers})
+
+
+@dataclass(frozen=True)
+class PeopleByValue(AllShares):
+    """The share of every value, and the number of people who have it: the share of all who reported."""
+
+    name = "people"
+    summary = "the number of people with each value, with its error and interval, beside the share"
+    fields = {**AllShares.fields, **dict.fromkeys(_PEOPLE, Kind.NUMBER)}
+
+    @classmethod
+    def measured(cls, functional: Margin, estimates: Estimates) -> Lines:
+        """Return the shares and the numbers of every group; what the reports say nothing about is unknown."""
+        measure, people = functional.measure(estimates), estimates.likelihood.n[:, None]
+        shares: dict[str, Any] = {name: getattr(measure, name) for name in NUMBERS}
+        known = np.where(np.isfinite(measure.std_error), people, np.nan)
+        numbers = {name: shares[own] * known for name, own in _PEOPLE.items()}
+        return Lines.of_numbers({"value": np.arange(measure.estimate.shape[1]), **shares, **numbers})
 
 
 @dataclass(frozen=True)
@@ -82,5 +102,5 @@ class ShareOfValues(Question):
 
 @hookimpl
 def ldpsql_questions() -> list[type[Question]]:
-    """Offer the three."""
-    return [AllShares, SharesOfMargin, ShareOfValues]
+    """Offer the four."""
+    return [AllShares, PeopleByValue, SharesOfMargin, ShareOfValues]

@@ -13,6 +13,7 @@
 -- @q list: the other shares; in `quantile` a share between 0 and 1
 -- @prior DOUBLE[]: a distribution over the values, a share for each
 -- @keys column: the column of groups, or a STRUCT of several
+-- @by column: after `FROM`, the column of groups, or a STRUCT of several: the result begins with them, by their names
 -- @grid STRUCT: a grid, as `ldp.grid` makes it
 -- @y DOUBLE: the raw column
 -- @weight DOUBLE: the weight of each row
@@ -128,6 +129,8 @@ FROM ldp.budget();
 FROM ldp.estimate(reports, city, city());
 -- estimate_by
 FROM ldp.estimate_by(reports, city, region, city());
+-- people
+FROM ldp.people(reports, city, city());
 -- share
 SELECT unnest(ldp.share(city, city(), of := ['Oslo', 'Rome'])) FROM reports;
 -- top
@@ -145,7 +148,7 @@ WITH shares AS (FROM ldp.margin(reports, {city: city, age: age}, person())) FROM
 
 -- # Means, quantiles and ranges
 -- mean
-SELECT region, unnest(ldp.mean(age, age())) FROM reports GROUP BY region ORDER BY region;
+FROM ldp.mean(reports, age, age(), by := region) ORDER BY region;
 -- variance
 SELECT unnest(ldp.variance(age, age())) FROM reports;
 -- median
@@ -172,8 +175,6 @@ SELECT unnest(ldp.independence({city: city, age: age}, person())) FROM reports;
 -- # A raw column next to a perturbed one
 -- outcome
 SELECT unnest(ldp.outcome(city, city(), premium), recursive := true) FROM reports;
--- outcome_by
-FROM ldp.outcome_by(reports, city, region, city(), premium) ORDER BY region, value;
 -- sums
 SELECT city, ldp.sums(city, premium) AS sums FROM reports GROUP BY city ORDER BY city;
 -- outcome_sums

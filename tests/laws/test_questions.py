@@ -149,25 +149,15 @@ def test_the_command_line_and_the_table_function_have_the_answer_of_the_aggregat
     m = sql_literal(text)
     con.execute(f"CREATE TABLE r AS SELECT ldp.perturb({value}, {m}) AS x FROM range(600) t(i)")
     con.execute(f"COPY r TO '{tmp_path}/r.parquet'")
-    given_options = [f"--argument={name}={json.dumps(one)}" for name, one in arguments.items() if name != "estimator"]
-    named = [f"--estimator={arguments['estimator']}"] if "estimator" in arguments else []
-    ran = CliRunner().invoke(
-        app,
-        [
-            "ask",
-            f"{tmp_path}/r.parquet",
-            "x",
-            f"--question={question}",
-            f"--mechanism={text}",
-            "--format=json",
-            *given_options,
-            *named,
-        ],
-    )
+    given_options = [f"--{name}={one if name == 'estimator' else json.dumps(one)}" for name, one in arguments.items()]
+    options = [f"--mechanism={text}", "--format=json", *given_options]
+    ran = CliRunner().invoke(app, ["ask", question, f"{tmp_path}/r.parquet", "x", *options])
     assert ran.exit_code == 0, ran.output
     answer = in_sql(con, question, "x", m, arguments)
     assert in_sql(con, question, "r, x", m, arguments) == pytest.approx(answer, 1e-9, 1e-9, True)
-    assert flat(json.loads(ran.stdout)) == pytest.approx(answer, 1e-9, 1e-9, True)
+    rows = json.loads(ran.stdout)
+    assert {row.pop("n") for row in rows} == {600}
+    assert flat(rows) == pytest.approx(answer, 1e-9, 1e-9, True)
 
 
 LOOSE = '''
@@ -223,7 +213,7 @@ con.execute("CREATE TABLE r AS SELECT ldp.perturb([1, 2, 3, 5, 8, 13][1 + i % 6]
 con.execute("COPY r TO 'r.parquet'")
 answers = [list(con.execute(f"SELECT ldp.spread({x}, m()) FROM r").fetchall()[0][0].values()) for x in ("x", "ldp.counts(x)")]
 answers.append(list(ldpsql.estimate(con.table("r"), "krr(2, [1, 2, 3, 5, 8, 13])", column="x").ask("spread")))
-command = ["ask", "r.parquet", "x", "--question", "spread", "-m", "krr(2, [1, 2, 3, 5, 8, 13])", "--format", "json"]
+command = ["ask", "spread", "r.parquet", "x", "-m", "krr(2, [1, 2, 3, 5, 8, 13])", "--format", "json"]
 ran = CliRunner().invoke(app, command)
 assert ran.exit_code == 0, ran.output
 answers.append([json.loads(ran.stdout)[0][name] for name in ("estimate", "std_error", "low", "high")])
