@@ -77,10 +77,8 @@ $(LOWEST_STAMP): $(INSTALLED) tests/lowest.py | $(STAMP)
 	$(call beside,$(LOWEST),--constraint $(VENV)/lowest.txt --editable '.[dev]')
 	touch $(LOWEST_STAMP)
 
-# Each dependency where it is used most: DuckDB, Polars, Arrow and pandas; NumPy and SciPy; pydantic and pluggy; Typer and Rich; SQLGlot; TOML Kit.
-MEETING ?= $(addprefix tests/,laws test_sql.py test_pandas.py test_solver.py test_registry.py test_cli.py test_lint.py test_settings.py)
 test-lowest: $(LOWEST_STAMP)  ## tests that meet every dependency, with the oldest versions that are allowed; all: make test-lowest MEETING=tests
-	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(MEETING)
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(or $(MEETING),$$($(RUN)python -m tests.lowest --tests))
 
 ROUNDS ?= 25
 BULK ?= 6

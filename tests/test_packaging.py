@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests import release
+from tests import lowest, release
 from tests.commands import python
 
 PAGE = ("pages/page.html", "pages/page.css", "pages/page.js")
@@ -118,3 +118,9 @@ def test_a_wheel_has_the_kernels_if_there_is_a_compiler_and_works_without(
     )
     assert wheel.name.endswith("-py3-none-any.whl") == bool(compiler)
     assert done.stdout.startswith("draws and inner loops run in Python" if compiler else "draws and inner loops run in C")
+
+
+def test_the_oldest_version_of_every_dependency_meets_tests() -> None:
+    assert lowest.floors().keys() == lowest.MEETING.keys()
+    assert all((ROOT / "tests" / file).is_file() for files in lowest.MEETING.values() for file in files.split())
+    assert {"numpy", "pluggy"} <= {*lowest.older()} <= lowest.floors().keys()
