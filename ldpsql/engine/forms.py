@@ -17,7 +17,7 @@ from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_of
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
-from ldpsql.names import COUNTED_BY, DREW, KEPT, LISTED_BY, RECORDING, WRITTEN
+from ldpsql.names import COUNTED_BY, DREW, KEPT, LISTED_BY, RECORDING, REPORT_KIND, STRUCT, WRITTEN
 from ldpsql.reports import FORMS, RowReports
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
@@ -83,7 +83,7 @@ def drawn_by_form(
         mechanism: SQL of the mechanism whose reports have the type of all, in terms of ``m``.
 
     """
-    reports = f"(ldp._struct({mechanism})).reports"
+    reports = f"({STRUCT}({mechanism})).reports"
     overloads = [(PLAIN_TEXT, f"{scalars['VARCHAR[]'].name}({passed})")]
     for kind, one in scalars.items():
         call = f"{one.name}({passed})"
@@ -92,7 +92,7 @@ def drawn_by_form(
         elif one.name.endswith(f"_{RowReports.mark}"):
             call = f'from_json({call}, ({reports})."{RowReports.mark}")'
         elif kind.endswith("[]") and "VARCHAR" in one.returns:  # also of any other type that DuckDB casts to a list of strings
-            call = f"cast_to_type({call}, ldp._report_kind({mechanism})[1])"  # `kind` was cast to the type of the overload
+            call = f"cast_to_type({call}, {REPORT_KIND}({mechanism})[1])"  # `kind` was cast to the type of the overload
         overloads.append((kind, call))
     return overloaded(macro, [((*arguments, "m", f"kind {kind}"), body) for kind, body in overloads])
 
