@@ -13,7 +13,7 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.figures import Figure, at_most, cpu_clock, in_turns
-from ldpsql.bulk.shuffling import permutation
+from ldpsql.bulk.orders import permutation
 from ldpsql.channels import DenseChannel, IndependentBits, KeepOrSpread, PrivateHash, native
 from ldpsql.channels.base import TOTAL
 from ldpsql.engine.door import open_door

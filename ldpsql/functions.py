@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ldpsql.bulk.fingerprints import check_files, columns_at, compare_comments, mechanism_at
 from ldpsql.bulk.frames import recommend
-from ldpsql.bulk.shuffling import random_arrangement, random_order, random_parts
+from ldpsql.bulk.orders import random_arrangement, random_order, random_parts
 from ldpsql.bulk.sources import check_columns
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import distinct, family, plain, with_nulls
@@ -127,7 +127,7 @@ from ldpsql.names import SHARES
 from ldpsql.outcomes import by_value, corrected, moments, regression
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value
 from ldpsql.places import pattern_of
-from ldpsql.privacy.metric import Line
+from ldpsql.privacy.claims import Line
 from ldpsql.privic import Step, Summary, full_prior, step
 from ldpsql.quoting import fields_of, quoted, text_literal
 from ldpsql.registry.agreement import check_typed, read_source, recorded_in_type, records_in, values_type_of

@@ -20,10 +20,9 @@ import pyarrow as pa
 from ldpsql.bulk.charging import Charged
 from ldpsql.bulk.columns import Columns
 from ldpsql.bulk.frames import estimate
-from ldpsql.bulk.orders import Order, check_order
+from ldpsql.bulk.orders import Order, check_order, permutation
 from ldpsql.bulk.run import perturb_batches, perturb_once
-from ldpsql.bulk.shuffling import permutation
-from ldpsql.domains.arrays import column_of
+from ldpsql.domains.columns import column_of
 from ldpsql.engine.identity import Identity
 from ldpsql.errors import of_column
 from ldpsql.errors.boundary import withheld

@@ -13,7 +13,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.errors import InvalidParameter
 from ldpsql.functions import Line, distances
 from ldpsql.mechanisms import Grid
-from ldpsql.privacy.metric import Distances
+from ldpsql.privacy.claims import Distances
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed

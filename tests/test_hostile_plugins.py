@@ -40,8 +40,7 @@ from ldpsql.errors import InternalError, InvalidParameter, LdpError, NotPrivate,
 from ldpsql.functions import CertifiedMechanism, Line, Macros, Registry, Scalar, registry
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import TOTAL, ApproximateLdp, EpsilonField, MetricLdp, PrivateHash, PureLdp, SignedBits, owned
-from ldpsql.privacy.claims import Claim
-from ldpsql.privacy.metric import Distances
+from ldpsql.privacy.claims import Claim, Distances
 from ldpsql.registry import discovery
 from ldpsql.registry.handles import Handles
 from ldpsql.registry.registry import Plugin

@@ -28,7 +28,7 @@ from ldpsql.mechanisms import (
     from_doubles,
 )
 from ldpsql.privacy.certificate import exact_delta
-from ldpsql.privacy.metric import root_below
+from ldpsql.privacy.claims import root_below
 from ldpsql.testing import certificate, check_mechanism
 
 EPSILONS = ["0.1", "0.5", "1", "2", "4", "8", "16", "32"]

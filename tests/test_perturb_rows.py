@@ -16,7 +16,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.bulk import shuffling
+from ldpsql.bulk import orders as drawing
 from ldpsql.functions import random_arrangement, random_order, random_parts, text_literal
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.testing import plausible
@@ -56,7 +56,7 @@ def test_reports_stay_in_their_rows_and_the_rows_come_in_another_order(con: Duck
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let four rows need several buckets, blocks and parts."""
     for name, size in (("BUCKET_ROWS", 2), ("BLOCK_ROWS", 3), ("_PART_ROWS", 1), ("_REPEATS", 0)):
-        monkeypatch.setattr(shuffling, name, size)
+        monkeypatch.setattr(drawing, name, size)
 
 
 @pytest.mark.filterwarnings("ignore::ldpsql.errors.PrivacyLeakWarning")
@@ -75,8 +75,8 @@ def test_every_order_of_rows_is_as_likely_as_any_other() -> None:
 def test_every_arrangement_of_equal_rows_is_as_likely_as_any_other(
     monkeypatch: pytest.MonkeyPatch, counts: list[int], room: float
 ) -> None:
-    monkeypatch.setattr(shuffling, "_ROOM", room)
-    monkeypatch.setattr(shuffling, "BUCKET_ROWS", 3)  # so that four rows need several blocks
+    monkeypatch.setattr(drawing, "_ROOM", room)
+    monkeypatch.setattr(drawing, "BUCKET_ROWS", 3)  # so that four rows need several blocks
     draws, orders = 500, 24 // math.prod(map(math.factorial, counts))
     seen = Counter(tuple(random_arrangement(np.array(counts)).tolist()) for _ in range(draws))
     assert {tuple(np.bincount(order, minlength=len(counts))) for order in seen} == {tuple(counts)}

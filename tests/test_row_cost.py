@@ -14,8 +14,8 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Domain
-from ldpsql.domains import index
-from ldpsql.domains.index import Index, Listed
+from ldpsql.domains import domain as domains
+from ldpsql.domains.domain import Index, Listed
 from ldpsql.errors import LdpError
 from tests.seeds import generator
 
@@ -62,8 +62,8 @@ def test_columns_of_other_types_are_found_too() -> None:
 
 @pytest.mark.parametrize("bits", [0, 3, 12])
 def test_a_poor_hash_changes_no_position(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    hashes = index._hashes
-    monkeypatch.setattr(index, "_hashes", lambda words: hashes(words) & np.uint64((1 << bits) - 1))
+    hashes = domains._hashes
+    monkeypatch.setattr(domains, "_hashes", lambda words: hashes(words) & np.uint64((1 << bits) - 1))
     values = pa.array([f"item {i}" for i in range(1_500)])
     listed = Listed(values[:1_000])
     assert listed.locate(values).to_pylist() == [*range(1_000), *[None] * 500]

@@ -20,7 +20,7 @@ from duckdb import DuckDBPyConnection
 from scipy.stats import chi2
 
 from ldpsql import perturb_copy, perturb_table
-from ldpsql.bulk.shuffling import Scattered, permutation, scatter
+from ldpsql.bulk.orders import Scattered, permutation, scatter
 from ldpsql.bulk.sinks import Form
 from ldpsql.channels import Weights
 from ldpsql.errors import InvalidParameter, SourceRefused
@@ -96,7 +96,7 @@ def shuffled(values: list[int], buckets: int) -> tuple[int, ...]:
 @pytest.mark.parametrize("settings", [{}, {"BUCKET_ROWS": 1}, {"BUCKET_BYTES": 8}, {"BLOCK_ROWS": 1}])
 def test_scattered_rows_come_in_all_orders_equally_likely(monkeypatch: pytest.MonkeyPatch, settings: dict[str, int]) -> None:
     for name, value in settings.items():
-        monkeypatch.setattr(f"ldpsql.bulk.shuffling.{name}", value)
+        monkeypatch.setattr(f"ldpsql.bulk.orders.{name}", value)
     assert equally_likely(Counter(shuffled([1, 2, 3], 4) for _ in range(300)), 6)
 
 
@@ -115,7 +115,7 @@ def reports_in(db: DuckDBPyConnection, out: str) -> list[str]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the reports of the tests need several files and buckets."""
     monkeypatch.setattr("ldpsql.bulk.orders.FILE_BYTES", 100_000)
-    monkeypatch.setattr("ldpsql.bulk.shuffling.BUCKET_ROWS", 1_000)
+    monkeypatch.setattr("ldpsql.bulk.orders.BUCKET_ROWS", 1_000)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ A run, from top to bottom:
     sources         files, tables, frames and streams, cut into parts
     columns         perturbed by a mechanism, afresh or permanently, or kept
     charging        the charge of a run, before the first draw
-    orders          the rows in random order, by `shuffling`, or in that of the source
+    orders          the rows in random order, over buckets of scattered rows, or in that of the source
     sinks           files and tables; `staging`, the folder from which files are published by renaming
     fingerprints    the mechanism that drew a column, next to its reports
 What commands and `estimate` share:

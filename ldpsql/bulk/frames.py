@@ -19,16 +19,17 @@ from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
 from ldpsql.bulk.queries import Reports, answers, answers_of_counts, shares
 from ldpsql.bulk.sources import Column, Frame, batches_of, check_columns, names_of, source_of, sql_of, stream
-from ldpsql.domains.arrays import (
+from ldpsql.domains.columns import (
     column_of,
     is_frame,
     is_pandas_frame,
     is_pandas_series,
     like_series,
     pandas_names,
+    plain,
     type_of_column,
+    with_nulls,
 )
-from ldpsql.domains.columns import plain, with_nulls
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import arrow_fields, struct_text
 from ldpsql.engine.threads import one_thread

@@ -26,8 +26,7 @@ from ldpsql.bulk.orders import Progress
 from ldpsql.bulk.sinks import destination_of, is_there, table_name
 from ldpsql.bulk.sources import check_columns, pattern_at
 from ldpsql.bulk.staging import already_exists
-from ldpsql.domains.arrays import shown_class
-from ldpsql.domains.columns import finite_or_null, plain
+from ldpsql.domains.columns import finite_or_null, plain, shown_class
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, in_order, learnt_of, learnt_of_order
 from ldpsql.engine.identity import split

@@ -46,7 +46,7 @@ from ldpsql.bulk.sources import (
     witnessed,
 )
 from ldpsql.bulk.staging import already_exists, staging_at
-from ldpsql.domains.arrays import column_of, is_pandas_series, like_series
+from ldpsql.domains.columns import column_of, is_pandas_series, like_series
 from ldpsql.engine.identity import Identity
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection
 from ldpsql.errors import InvalidParameter, NotReleased

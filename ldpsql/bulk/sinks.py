@@ -16,7 +16,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.columns import Projection
 from ldpsql.bulk.sources import FileFormat, format_of
 from ldpsql.bulk.staging import already_exists
-from ldpsql.domains.arrays import shown_class
+from ldpsql.domains.columns import shown_class
 from ldpsql.engine.identity import split, table_of
 from ldpsql.engine.interrupting import cursor_of, stopped_with, until_stopped
 from ldpsql.errors import DestinationRefused, InvalidParameter

@@ -30,7 +30,7 @@ from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.key_value import KeepOrWindow, KeyValue, Sets
 from ldpsql.channels.levels import Levels
 from ldpsql.channels.pair_responses import Bins, KeyCells, KeyLaw, PairResponse, Signs
-from ldpsql.channels.planar_noise import PlanarNoise
+from ldpsql.channels.plane import PlanarNoise
 from ldpsql.channels.prefixes import Letters, Prefixes
 from ldpsql.channels.rows import OneOfRows, Rows
 from ldpsql.channels.signed_bits import BinBits, SignedBits

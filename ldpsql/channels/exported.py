@@ -25,7 +25,7 @@ from ldpsql.channels.hashed import OrthogonalHash, PrivateHash, RepeatedHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.key_value import KeepOrWindow, KeyValue
 from ldpsql.channels.levels import Levels
-from ldpsql.channels.planar_noise import PlanarNoise
+from ldpsql.channels.plane import PlanarNoise
 from ldpsql.channels.prefixes import Prefixes
 from ldpsql.channels.rows import OneOfRows, Rows
 from ldpsql.channels.signed_bits import BinBits, SignedBits

@@ -1,19 +1,279 @@
-"""Noise on the plane, moved to the nearest cell of a rectangle: as a table of all pairs of cells if they are few."""
+"""Noise on the plane, moved to the nearest cell of a rectangle: a table of all pairs of cells if they are few, else none."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
-from math import ceil, log, pi
+from functools import cache, cached_property
+from math import ceil, isqrt, log, pi
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.base import TOTAL, TableChannel, Weights
-from ldpsql.channels.dense import DenseChannel, from_doubles, reduced
-from ldpsql.channels.planar_noise import MOST_SQUARES, PlanarNoise, box, cells_reached, noise_tables, reach
-from ldpsql.errors import InvalidParameter
+from ldpsql.channels.base import TOTAL, Codes, TableChannel, Weights, Witness
+from ldpsql.channels.dense import AliasTables, DenseChannel, from_doubles, reduced
+from ldpsql.channels.exact import log_ratio
+from ldpsql.channels.randomness import Words, random_words
+from ldpsql.errors import InvalidParameter, NotApplicable, NotPrivate
+
+# Noise on the plane added to the cells of a large rectangle: no table of all pairs of cells.
+#
+# The channel is a post-processing of a simpler one on a grid of points, ``points`` x ``points`` of them in each cell, that
+# extends beyond the rectangle as far as the noise reaches. From the centre of the value's cell, the point at squared distance n
+# (in steps of the grid) has the weight ``falling[n]``; every point has at least the weight ``spread`` whatever the value is.
+# Each point then goes to its cell, or to the nearest cell of the rectangle. `PROOFS.md` says why the weights of points decide.
+
+# Noise on the plane, added up for the cells of a rectangle: at each offset, and at each offset and beyond.
+
+_LARGEST_SUM = 2.0**64 * (1.0 - 2.0**-38)  # a sum of doubles up to here is one of less than 2**64
+Number = TypeVar("Number", np.uint64, np.float64)  # weights, or shares
+
+
+def reach(squares: int, points: int) -> int:
+    """Return by how many cells noise can move a value along a row, if it has weights for this many squared distances."""
+    return (isqrt(squares - 1) + points // 2) // points
+
+
+def noise_tables(falling: NDArray[Number], columns: int, rows: int, points: int) -> NDArray[Number]:
+    """Return the noise at each offset of columns and of rows, shape (2, 2, columns, rows).
+
+    The first axis selects noise at that offset of columns only, or at that offset and beyond; the second does so for rows.
+
+    Raises:
+        InvalidParameter: if the sums may not fit in 64 bits.
+
+    """
+    total = 0.0
+    last = reach(len(falling), points)
+    out = np.zeros((2, 2, columns, rows), dtype=falling.dtype)
+    half = points // 2
+    squares = np.arange(last * points + half + 1, dtype=np.int64) ** 2
+    beyond = np.zeros(last + 1, dtype=falling.dtype)
+    for offset in range(last, -1, -1):
+        single = np.zeros_like(beyond)
+        for at in range(offset * points - half, offset * points + half + 1):
+            line = np.zeros(half + len(squares), dtype=falling.dtype)  # of the points from -half on
+            inside = np.searchsorted(squares, len(falling) - at**2)
+            line[half : half + inside] = falling[at**2 + squares[:inside]]
+            line[:half] = line[2 * half : half : -1]
+            total += float(line.sum(dtype=np.float64))
+            single += line.reshape(-1, points).sum(axis=1, dtype=falling.dtype)
+        beyond += single
+        if offset < columns:
+            for kind, line in enumerate((single, beyond)):
+                size = min(rows, last + 1)
+                out[kind, 0, offset, :size] = line[:size]
+                out[kind, 1, offset, :size] = line[::-1].cumsum(dtype=falling.dtype)[::-1][:size]
+    if total > _LARGEST_SUM:
+        raise InvalidParameter("the noise on the plane has too much weight", "all weights sum to 2**64")
+    return out
+
+
+def box(tables: NDArray[Number], *, mirrored: bool = True) -> NDArray[Number]:
+    """Return the noise at the offsets up to the last column and row, where the last one stands for all beyond: one quarter.
+
+    With ``mirrored``, each offset counts as often as it occurs in the four quarters.
+    """
+    columns, rows = tables.shape[2:]
+    last = [np.where(np.arange(size) == size - 1, 1, 0) for size in (columns, rows)]
+    quarter = tables[last[0][:, None], last[1], np.arange(columns)[:, None], np.arange(rows)]
+    if not mirrored:
+        return quarter
+    times = [np.where(np.arange(size) == 0, 1, 2) for size in (columns, rows)]
+    return quarter * np.outer(*times).astype(tables.dtype)
+
+
+def at_end(size: int) -> NDArray[np.int64]:
+    """Return 1 for the first and the last of some places, and 0 for the others."""
+    return np.isin(np.arange(size), [0, size - 1]).astype(np.int64)
+
+
+def cells_reached(columns: int, rows: int, reached: int) -> NDArray[np.uint64]:
+    """Return how many cells of the plane go to each cell of the rectangle, shape (rows, columns)."""
+    return np.outer(1 + reached * at_end(rows), 1 + reached * at_end(columns)).astype(np.uint64)
+
+
+MOST_SQUARES = 1 << 24  # weights of the noise
+MOST_PAIRS = 1 << 24  # cells x cells up to which tables of all pairs are made
+_ROOM = 1.0 - 2.0**-36  # for the rounding of a sum of doubles
+
+
+class PlanarNoise(TableChannel):
+    """Report the cell of a rectangle nearest to the value plus noise; cells are numbered row by row.
+
+    Args:
+        falling: the weight of the noise at each point by its squared distance in steps of the grid, never rising.
+        columns: columns of the rectangle, at least 2.
+        rows: its rows, at least 2.
+        points: steps along the side of a cell, an odd number.
+        floor: the part of the weight of each report that does not depend on the value, shape (rows, columns).
+
+    Raises:
+        InvalidParameter: if the noise rises with the distance, or the weights do not have these shapes or do not sum to 2**64.
+
+    """
+
+    def __init__(self, falling: Weights, columns: int, rows: int, points: int, floor: Weights) -> None:
+        plain = all(type(part) is np.ndarray and part.dtype == np.uint64 for part in (falling, floor))
+        whole = type(columns) is type(rows) is type(points) is int and min(columns, rows) >= 2 and points > 0 and points % 2
+        shaped = whole and floor.shape == (rows, columns) and falling.ndim == 1 and 0 < len(falling) <= MOST_SQUARES
+        if not plain or not shaped:
+            raise InvalidParameter("noise on the plane must be weights by squared distance, and a floor for every cell")
+        self._falling, self._floor = falling.copy(), floor.copy()
+        self._falling.flags.writeable = self._floor.flags.writeable = False
+        self._columns, self._rows, self._points = columns, rows, points
+        self._tables = noise_tables(self._falling, columns, rows, points)
+        if (self._falling[1:] > self._falling[:-1]).any():
+            raise InvalidParameter("noise on the plane must not rise with the distance")
+        if sum(self.entries.tolist()) != TOTAL:
+            raise InvalidParameter("the weights of the noise and of the floor must sum to 2**64")
+
+    @property
+    def falling(self) -> Weights:
+        """The weight of the noise at each point, by its squared distance in steps of the grid."""
+        return self._falling
+
+    @property
+    def floor(self) -> Weights:
+        """The part of the weight of each report that does not depend on the value, shape (rows, columns)."""
+        return self._floor
+
+    @property
+    def points(self) -> int:
+        """Steps along the side of a cell."""
+        return self._points
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The rows and the columns."""
+        return self._rows, self._columns
+
+    @property
+    def inputs(self) -> int:
+        """Number of values."""
+        return self._columns * self._rows
+
+    @property
+    def outputs(self) -> int:
+        """Number of reports."""
+        return self.inputs
+
+    @property
+    def noise(self) -> Weights:
+        """The noise at each offset of columns and of rows, shape (2, 2, columns, rows): see `noise_tables`."""
+        return self._tables
+
+    @cached_property
+    def spread(self) -> int:
+        """The weight that every point has at least, whatever the value is."""
+        alike = self._points**2 * cells_reached(self._columns, self._rows, reach(len(self._falling), self._points))
+        return int((self._floor // alike).min())
+
+    def rows(self, values: Codes) -> Weights:
+        """Return the rows of weights of these values.
+
+        Raises:
+            NotApplicable: if they are too many for a table.
+
+        """
+        if len(values) * self.outputs > MOST_PAIRS:
+            raise NotApplicable(
+                f"a table of {len(values):,} x {self.outputs:,} probabilities is too large",
+                "use ibu or best with stop := 'held_out', or larger cells",
+            )
+        return np.asarray(self._of_noise(values.astype(np.int64)) + self._floor.ravel(), dtype=np.uint64)
+
+    def _of_noise(self, values: NDArray[np.int64]) -> Weights:
+        row, column = np.divmod(values, self._columns)
+        sides = ((column, self._columns), (row, self._rows))
+        apart = [np.abs(own[:, None] - np.arange(size)) for own, size in sides]
+        across, along = (at_end(size) for _, size in sides)
+        table = self._tables[across[None, None, :], along[None, :, None], apart[0][:, None, :], apart[1][:, :, None]]
+        return np.asarray(table.reshape(len(values), self.outputs))
+
+    def widest(self) -> Witness | None:
+        """Refuse: noise on the plane keeps an epsilon for each unit of distance.
+
+        Raises:
+            NotPrivate: always.
+
+        """
+        raise NotPrivate(
+            "noise on the plane keeps an epsilon per unit of distance", "claim MetricLdp with the grid of its cells"
+        )
+
+    def steepest(self) -> Witness | None:
+        """Return where the ratio of two cells that are next to each other in a row or a column is about the largest."""
+        candidates = [one for turned in (False, True) for one in self._steps(turned)]
+        return max(candidates, key=lambda one: log_ratio(one.ratio), default=None)
+
+    def _steps(self, turned: bool) -> list[Witness]:  # private
+        """Return for each kind of report the pair of neighbours whose ratio is largest."""
+        out = []
+        tables = self._tables.transpose(1, 0, 3, 2) if turned else self._tables
+        size, other = tables.shape[2:]
+        for end in (0, 1):
+            for side in (0, 1):
+                # An inner report is at least one cell from either end.
+                table = tables[end, side, : size if end else size - 1, : other if side else other - 1].astype(np.float64)
+                table += float(self._floor[(self._rows - 1) * side, (self._columns - 1) * end])
+                ratio = table[:-1] / table[1:]
+                if ratio.size and (end or size > 2) and (side or other > 2):
+                    k, across = (int(i) for i in np.unravel_index(ratio.argmax(), ratio.shape))
+                    at, row = (size - 1 if end else k + 1), (other - 1 if side else max(1, across))
+                    cells = [(row, at), (row - across, at - k), (row - across, at - k - 1)]
+                    report, near, far = (c * self._columns + r if turned else r * self._columns + c for r, c in cells)
+                    out.append(self._witness(near, far, report))
+        return out
+
+    def _witness(self, value: int, other: int, report: int) -> Witness:
+        high, low = (int(w) for w in self.rows(np.array([value, other], dtype=np.int32))[:, report])
+        return Witness(Fraction(high, low), value, other, report)
+
+    @cached_property
+    def furthest(self) -> tuple[int, int]:
+        """By how many columns and rows at most an entry moves a value."""
+        last = reach(len(self._falling), self._points)
+        return min(self._columns - 1, last), min(self._rows - 1, last)
+
+    @cached_property
+    def entries(self) -> Weights:
+        """The weights that are drawn from: of every offset of rows and columns, then of every cell."""
+        across, down = self.furthest
+        quarter = box(self._tables, mirrored=False)[: across + 1, : down + 1]
+        half = np.concatenate([quarter[:0:-1], quarter])
+        whole = np.concatenate([half[:, :0:-1], half], axis=1).T
+        return np.concatenate([whole.ravel(), self._floor.ravel()])
+
+    @cached_property
+    def tables(self) -> AliasTables:
+        """The table that an offset or a cell is drawn from."""
+        return AliasTables.of(self.entries[None])
+
+    def draws_its_weights(self) -> bool:
+        """Return whether the table, recounted, reproduces the weights of the offsets and cells."""
+        return self.tables.make(self.entries[None])
+
+    def draw(self, values: Codes, words: Words = random_words) -> Codes:
+        """Draw an offset or a cell for each value, from one word each, and move the value by the offset."""
+        entry = self.tables.draw(np.zeros(len(values), dtype=np.int32), words)
+        furthest_across, furthest_down = self.furthest
+        width = 2 * furthest_across + 1
+        down, row = entry // width, values // self._columns
+        across = entry - down * width
+        across += values - row * self._columns
+        across -= furthest_across
+        down += row
+        down -= furthest_down
+        np.clip(across, 0, self._columns - 1, out=across)
+        np.clip(down, 0, self._rows - 1, out=down)
+        down *= self._columns
+        down += across
+        entry -= width * (2 * furthest_down + 1)
+        drawn = entry >= 0  # a cell, whatever the value is: hardly ever
+        return np.where(drawn, entry, down) if drawn.any() else down
+
 
 # Noise on the plane in six whole numbers, from which any program derives the same weights.
 #
@@ -24,7 +284,6 @@ _BITS = 44  # of exponents after the point
 _DIGIT, _DIGITS = 10, 5  # exponents are split into five digits of 10 bits, so they are below 64
 _MOST = (1 << _DIGIT * _DIGITS) - 1
 _LOST = 10  # what rounding takes from a weight, at most: one for each digit and each product
-_ROOM = 1.0 - 2.0**-36  # for the rounding of a sum of doubles
 
 
 @dataclass(frozen=True)

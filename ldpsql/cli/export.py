@@ -119,7 +119,7 @@ def export_sql(
     Example: ldpsql export-sql --mechanism city --dialect postgres --table reports --column city --by region
     """
     from ldpsql.errors import DestinationRefused
-    from ldpsql.sql.relational import ReportTable, query
+    from ldpsql.sql.portable import ReportTable, query
 
     text = query(mechanism_from(mechanism), ReportTable(table, column, counts, tuple(by or ())), dialect, name)
     if output is not None and output.suffix != ".sql":  # a database would be overwritten

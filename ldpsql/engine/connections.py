@@ -34,7 +34,7 @@ def duckdb_of(con: Any) -> DuckDBPyConnection:
     except Exception:  # noqa: BLE001  # another library may raise anything
         inner = None
     if not isinstance(inner, DuckDBPyConnection):
-        from ldpsql.domains.arrays import shown_class  # noqa: PLC0415  # no DuckDB connection needs it
+        from ldpsql.domains.columns import shown_class  # noqa: PLC0415  # no DuckDB connection needs it
 
         raise ConnectionRefused(
             f"a {shown_class(con)} is not an open connection of DuckDB",

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from ldpsql.errors import InvalidParameter
 from ldpsql.inference.operators import Floats
-from ldpsql.privacy.metric import Line, Metric
+from ldpsql.privacy.claims import Line, Metric
 
 TOLERANCE = 1e-6  # by which shares may miss 0 and their sum 1
 

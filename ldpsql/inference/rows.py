@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.channels import Floats, SetChannel
+from ldpsql.channels import SetChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood, Variable, joined
 from ldpsql.inference.operators import (
     MOST_REPORTS,
+    Floats,
     KhatriRaoOperator,
     KroneckerOperator,
     ObservedColumn,

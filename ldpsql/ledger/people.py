@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ldpsql.domains.arrays import column_of
-from ldpsql.domains.columns import plain
+from ldpsql.domains.columns import column_of, plain
 from ldpsql.engine.functions import guarded
 from ldpsql.errors import AlikeUsers, InvalidParameter, MissingValue, WrongType
 

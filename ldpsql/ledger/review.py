@@ -36,8 +36,7 @@ from ldpsql.ledger.policy import (
 from ldpsql.ledger.statements import Balance
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues, Mechanism, certify
 from ldpsql.mechanisms.spec import decimal_text
-from ldpsql.privacy.claims import ApproximateLdp, MetricLdp
-from ldpsql.privacy.metric import Grid, Line, Metric
+from ldpsql.privacy.claims import ApproximateLdp, Grid, Line, Metric, MetricLdp
 from ldpsql.registry.registry import registry
 from ldpsql.registry.shares import EPSILON_PER_DISTANCE, check_total, planned, total_of
 from ldpsql.settings import sections

@@ -67,8 +67,7 @@ from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
 from ldpsql.mechanisms.trees import best_squares, best_tree, counts_of_levels, counts_of_squares, node_reports, response_to
 from ldpsql.privacy.certificate import Certificate
-from ldpsql.privacy.claims import ApproximateLdp, Epsilon, MetricLdp, PureLdp
-from ldpsql.privacy.metric import Grid
+from ldpsql.privacy.claims import ApproximateLdp, Epsilon, Grid, MetricLdp, PureLdp
 from ldpsql.reports import (
     BinReports,
     HashReports,

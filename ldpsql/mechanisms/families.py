@@ -24,8 +24,7 @@ from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.spec import EpsilonField, LengthField, NumberField, WholeField, decimal_text, number
 from ldpsql.names import MOMENTS
-from ldpsql.privacy.claims import Claim, MetricLdp, PureLdp
-from ldpsql.privacy.metric import Distances, Grid, Line, Metric
+from ldpsql.privacy.claims import Claim, Distances, Grid, Line, Metric, MetricLdp, PureLdp
 
 _CELL = Cost(3e-5, 1000)  # of a table of distances
 MAX_CELLS = 4096  # with any distances

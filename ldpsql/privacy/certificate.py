@@ -18,8 +18,7 @@ import numpy as np
 from ldpsql.channels import TOTAL, ChannelOf, PlanarNoise, TableChannel, Weights, Witness, structure
 from ldpsql.channels.exact import highest_log_ratios, log_ratio
 from ldpsql.errors import InternalError, NotPrivate
-from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp, own_claim
-from ldpsql.privacy.metric import Grid, Line
+from ldpsql.privacy.claims import ApproximateLdp, Claim, Grid, Line, MetricLdp, PureLdp, own_claim
 from ldpsql.privacy.planar import kept_by
 
 Channel: TypeAlias = ChannelOf[Any]

@@ -18,7 +18,7 @@ import numpy as np
 
 from ldpsql.channels import PlanarNoise, Weights
 from ldpsql.channels.exact import exp_below
-from ldpsql.privacy.metric import root_below
+from ldpsql.privacy.claims import root_below
 
 _DOUBT = 1e-12  # logarithms up to 45 and exponents as large err by less than 1e-13
 _MOST_DECIDED = 4096  # pairs that whole numbers decide about; with more, the claim counts as exceeded

@@ -23,8 +23,7 @@ from ldpsql.domains.ranges import Whole
 from ldpsql.errors import InvalidSpec, OtherMechanism, SourceRefused
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, CertifiedValues, Mechanism, certify
 from ldpsql.privacy.certificate import Certificate
-from ldpsql.privacy.claims import ApproximateLdp, MetricLdp
-from ldpsql.privacy.metric import Distances, Grid, Metric
+from ldpsql.privacy.claims import ApproximateLdp, Distances, Grid, Metric, MetricLdp
 from ldpsql.registry.fingerprint import digits_of
 from ldpsql.reports import Alphabet
 from ldpsql.settings.sections import read_json

@@ -120,7 +120,7 @@ MUTANTS = (
         "tests/test_channels.py::test_a_million_draws_follow_the_channel",
     ),
     Mutant(
-        "ldpsql/channels/planar_noise.py",
+        "ldpsql/channels/plane.py",
         "np.clip(down, 0, self._rows - 1, out=down)",
         "np.clip(down, 0, self._rows - 2, out=down)",
         "no report is in the last row of a map",
@@ -149,21 +149,21 @@ MUTANTS = (
     ),
     # Random order
     Mutant(
-        "ldpsql/bulk/shuffling.py",
+        "ldpsql/bulk/orders.py",
         "return _untied(before[0], same, words) if len(same) else before[0]",
         "return before[0]",
         "rows with equal keys stay in the order of the source",
         "tests/test_shuffling.py::test_all_orders_of_four_are_equally_likely",
     ),
     Mutant(
-        "ldpsql/bulk/shuffling.py",
+        "ldpsql/bulk/orders.py",
         "order[order == blank] = rest",
         "order[order == blank] = np.sort(rest)",
         "reports that fill blank positions are sorted",
         "tests/test_shuffling.py::test_all_arrangements_of_numbers_are_equally_likely",
     ),
     Mutant(
-        "ldpsql/bulk/shuffling.py",
+        "ldpsql/bulk/orders.py",
         "joined, order = pa.concat_batches(batches), permutation(rows)",
         "joined, order = pa.concat_batches(batches), pa.array(range(rows))",
         "rows of a bucket stay in the order of the source",

@@ -100,14 +100,14 @@ MUTANTS = (
         "tests/test_relational.py::test_every_linear_inversion_is_that_of_ldpsql_to_twelve_digits",
     ),
     Mutant(
-        "ldpsql/sql/relational.py",
+        "ldpsql/sql/portable.py",
         'possible += f" AND {chosen} = {channel.chosen}"',
         "possible += chosen[:0]",
         "exported SQL counts subsets of another size",
         "tests/test_relational.py::test_sets_that_the_mechanism_cannot_draw_are_counted_and_left_out",
     ),
     Mutant(
-        "ldpsql/sql/relational.py",
+        "ldpsql/sql/portable.py",
         ">> {(size - 1) % 64}) <= 1",
         ">> {(size - 1) % 64}) <= 3",
         "exported SQL counts sets with a value beyond the domain",
