@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 import ldpsql
 from ldpsql.functions import registry, sql_literal
 from ldpsql.mechanisms import Mechanism
+from tests import instances
 from tests.commands import app
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -51,7 +53,8 @@ OTHERS = {  # questions about other sources: the mechanism, and a value that it 
 BUILT_IN = {name: kind for name, kind in registry().questions.items() if kind.__module__.startswith("ldpsql.")}
 QUESTIONS = [name for name in BUILT_IN if name not in OTHERS or name == "margin"]
 VALUES = "[1, 2, 3, 5, 8, 13][1 + (hash(i) % 6)::INTEGER]"
-GIVEN = {"all": {}, "where a condition holds": {"given": {"low": 2, "high": 8}}}
+WHERE = {"given": {"low": 2, "high": 8}}
+GIVEN: dict[str, dict[str, Any]] = {"all": {}, "where a condition holds": WHERE}
 
 
 def flat(answer: Any) -> list[float]:
@@ -87,24 +90,25 @@ def shown(answer: Any) -> list[float]:
     return flat([one if fine else one._replace(**unknown) for one, fine in zip(each, known, strict=True)])
 
 
-@pytest.fixture
-def drawn(con: DuckDBPyConnection, request: pytest.FixtureRequest) -> DuckDBPyConnection:
+@pytest.fixture(scope="module", params=MECHANISMS)
+def drawn(request: pytest.FixtureRequest) -> Iterator[tuple[str, Mechanism, DuckDBPyConnection]]:
     m = registry().mechanism(MECHANISMS[request.param])
-    con.execute(f"CREATE MACRO m() AS ldp.{str(m).replace('=', ' := ')}")
-    con.execute("CREATE MACRO levels() AS MAP {'a': m(), 'b': m()}")
-    con.execute(f"""CREATE TABLE r AS SELECT ldp.perturb(v, m()) AS x, [ldp.perturb(v, m()), ldp.perturb(v, m())] AS xs,
-        ['a', 'b'][1 + i % 2] AS level FROM (SELECT i, {VALUES} AS v FROM range(600) t(i))""")
-    return con
+    with instances.connection() as con:
+        con.execute(f"CREATE MACRO m() AS ldp.{str(m).replace('=', ' := ')}")
+        con.execute("CREATE MACRO levels() AS MAP {'a': m(), 'b': m()}")
+        con.execute(f"""CREATE TABLE r AS SELECT ldp.perturb(v, m()) AS x, [ldp.perturb(v, m()), ldp.perturb(v, m())] AS xs,
+            ['a', 'b'][1 + i % 2] AS level FROM (SELECT i, {VALUES} AS v FROM range(600) t(i))""")
+        yield request.param, m, con
 
 
-@pytest.mark.parametrize("drawn", MECHANISMS, indirect=True)
-@pytest.mark.parametrize("given", GIVEN)
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_every_question_has_one_answer(drawn: DuckDBPyConnection, question: str, given: str, request: Any) -> None:
-    if given != "all" and (question == "margin" or "given" not in registry().questions[question].parameters()):
-        pytest.skip("it has no condition")  # `given` of a margin names columns
-    arguments = GIVEN[given] | ARGUMENTS.get(question, {})
-    m = registry().mechanism(MECHANISMS[request.node.callspec.params["drawn"]])
+def test_every_question_has_one_answer(drawn: tuple[str, Mechanism, DuckDBPyConnection], question: str) -> None:
+    name, m, con = drawn
+    arguments = ARGUMENTS.get(question, {})
+    # In turn, so that every question and every mechanism meets both; `given` of a margin names columns.
+    turn = [*QUESTIONS].index(question) + [*MECHANISMS].index(name)
+    if turn % 2 and question != "margin" and "given" in registry().questions[question].parameters():
+        arguments = WHERE | arguments
     levels = {"a": m, "b": m}
     sources: dict[str, tuple[Mechanism | dict[str, Mechanism], str]] = {
         "x": (m, "m()"),
@@ -112,10 +116,10 @@ def test_every_question_has_one_answer(drawn: DuckDBPyConnection, question: str,
         "{level: level, report: x}": (levels, "levels()"),
     }
     for reports, (source, written) in sources.items():
-        answer = in_sql(drawn, question, reports, written, arguments)
+        answer = in_sql(con, question, reports, written, arguments)
         assert len(answer) >= 4 or question == "compare_estimators"
-        assert in_sql(drawn, question, f"ldp.counts({reports})", written, arguments) == pytest.approx(answer, 1e-9, 1e-9, True)
-        column = drawn.sql(f"SELECT {reports} AS c FROM r").to_arrow_table().column(0).combine_chunks()
+        assert in_sql(con, question, f"ldp.counts({reports})", written, arguments) == pytest.approx(answer, 1e-9, 1e-9, True)
+        column = con.sql(f"SELECT {reports} AS c FROM r").to_arrow_table().column(0).combine_chunks()
         assert python(source, column, question, arguments) == pytest.approx(answer, 1e-9, 1e-9, True), reports
 
 
@@ -206,6 +210,7 @@ import json, sys
 import pyarrow.parquet as pq
 import ldpsql
 from typer.testing import CliRunner
+from tests import instances
 from tests.commands import app
 con = ldpsql.connect()
 con.execute("CREATE MACRO m() AS ldp.krr(2, [1, 2, 3, 5, 8, 13])")
