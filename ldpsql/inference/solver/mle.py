@@ -115,7 +115,7 @@ def solve(
         maxima, done = _at_once(part, tolerance)
         theta[group[done]] = maxima[done]
         left = group[~done]
-        if start is None and (len(left) > 1 or likelihood.operator.inputs <= SMALL):  # few values: as among others
+        if start is None and len(left) > (0 if likelihood.operator.inputs <= SMALL else 1):  # few values: as among others
             theta[left] = _em_together(part.with_counts(part.counts[~done]), theta[left])
         for i in left:
             one = likelihood.group(int(i))
