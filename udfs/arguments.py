@@ -75,7 +75,7 @@ def values_type(types: Texts, texts: Texts, ofs: Column, records: Texts) -> pa.A
 
 @guarded
 def mechanism_kind(kinds: Texts) -> pa.Array:
-    """Return a pattern that matches anything, if a mechanism may have each of these types.
+    """Return a type, as from_json reads it, if a mechanism may have each of these types.
 
     Args:
         kinds: the types in SQL; that of a row of a string has the SQL of the string, which DuckDB knows while it binds a
@@ -88,7 +88,7 @@ def mechanism_kind(kinds: Texts) -> pa.Array:
                 "a column stands in the place of the mechanism",
                 "the column comes first, and a macro has brackets: ldp.perturb(city, city())",
             )
-    return pa.array([".*"] * len(kinds), pa.string())
+    return pa.array(['"VARCHAR"'] * len(kinds), pa.string())
 
 
 @guarded

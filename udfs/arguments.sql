@@ -7,7 +7,7 @@ CREATE OR REPLACE MACRO ldp._keys("by", columns_of_result) AS cast_to_type(
 );
 -- The text of a mechanism that is text, or else NULL: the type of any other says enough.
 CREATE OR REPLACE MACRO ldp._text_of
-    (m VARCHAR) AS m || regexp_extract('', __ldp_mechanism_kind(ldp._name(m))),
+    (m VARCHAR) AS CASE WHEN from_json('null', __ldp_mechanism_kind(ldp._name(m))) IS NULL THEN m || '' END,
     (m) AS NULL::VARCHAR;
 -- The type of an aggregate, such as any_value(m), is not known here, and DuckDB would assume the only type that an overload names.
 CREATE OR REPLACE MACRO ldp._text

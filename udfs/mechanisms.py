@@ -80,7 +80,7 @@ def _of_parts(columns: Column, kind: Callable[[Parts | Product], str]) -> pa.Arr
 
 @guarded
 def written(*parameters: Texts) -> pa.Array:
-    """Return a pattern that matches anything, if parameters can be what they are named, and no list is too long.
+    """Return a type, as from_json reads it, if parameters can be what they are named, and no list is too long.
 
     Args:
         parameters: for each, its name, empty if it may have another type than a list, and its SQL.
@@ -91,7 +91,7 @@ def written(*parameters: Texts) -> pa.Array:
     for row in zip(*(plain(column).to_pylist() for column in parameters), strict=True):
         for name, text in zip(row[::2], row[1::2], strict=True):
             (_check if len(text or "") > _SHORT else _checked)(name, text or "")
-    return pa.repeat(_ANYTHING, len(parameters[0]))
+    return pa.array(['"VARCHAR"'] * len(parameters[0]))
 
 
 def _check(name: str | None, text: str) -> None:
@@ -103,7 +103,6 @@ def _check(name: str | None, text: str) -> None:
 
 
 _SHORT = 10_000  # characters
-_ANYTHING = pa.scalar(".*")
 _checked = lru_cache(maxsize=256)(_check)  # a statement mentions its mechanism several times
 
 

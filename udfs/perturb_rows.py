@@ -67,7 +67,6 @@ _IDENTICAL = re.compile(  # the types whose equal values are identical, strings 
 )
 _LOWER = "system.main.lower"  # not a macro of the user's
 _PARTS = 16  # at most, of rows that are counted: threads share them
-_BOUND = "regexp_extract('', {})"  # of a pattern that is constant: it is computed when a statement is bound
 _PART_NUMBER = 'SELECT *, {n} AS "_ldpsql_part" FROM counts WHERE {n} <= len("_ldpsql_parts")'
 _QUERY = qualified(
     Path(__file__)
@@ -140,7 +139,7 @@ def _as_lists(columns: list[pa.Array | None], kind: pa.DataType) -> pa.Array:
 
 @guarded
 def there(tables: Texts, perturbed: TextLists, kept: TextLists) -> pa.Array:
-    """Return a pattern that matches anything, if a table has the columns to be perturbed and to be kept.
+    """Return a type, as from_json reads it, if a table has the columns to be perturbed and to be kept.
 
     Args:
         tables: the type of the table's rows in SQL.
@@ -152,7 +151,7 @@ def there(tables: Texts, perturbed: TextLists, kept: TextLists) -> pa.Array:
         if not table or columns is None:
             raise InvalidParameter("the columns of a table have names", _STRUCT)
         _check([name.lower() for name in fields_of(table)], columns, names)
-    return pa.array([".*"] * len(tables), pa.string())
+    return pa.array(['"VARCHAR"'] * len(tables))
 
 
 def _check(fields: list[str], perturbed: list[str], kept: list[str | None] | None) -> None:
@@ -268,7 +267,7 @@ class _Columns:
 def forget(rows: Column) -> pa.Array:
     """Forget what another statement may have noted before it failed; return a pattern."""
     _NOTED.columns = None
-    return pa.array([".*"] * len(rows))
+    return pa.array(['"VARCHAR"'] * len(rows))
 
 
 @guarded
@@ -280,23 +279,31 @@ def note(columns: Column, types: Texts) -> pa.Array:
         types: its type in SQL.
 
     """
-    for spec, kind in zip(plain(columns), plain(types).to_pylist(), strict=True):
-        if not isinstance(spec, pa.StructScalar) or not spec.is_valid or not kind:
-            raise InvalidParameter("the mechanisms of columns must be a struct", _STRUCT)
-        if is_mechanism(spec):
-            raise InvalidParameter("this is a mechanism, not a struct from columns to mechanisms", _STRUCT)
-        mechanisms = {}
-        for name in spec.type.names:
-            with of_column(name):
-                mechanisms[name] = read_mechanism(spec[name])
-                certify(mechanisms[name])
-        _NOTED.columns = _Columns(fields_of(kind), mechanisms)
-    return pa.array([".*"] * len(columns))
+    try:
+        for spec, kind in zip(plain(columns), plain(types).to_pylist(), strict=True):
+            _NOTED.columns = _noted(spec, kind)
+    except Exception as problem:
+        _NOTED.columns = problem  # from 2.0.1 on, DuckDB binds a pattern that fails, and computes it when the statement runs
+        raise
+    return pa.array(['"VARCHAR"'] * len(columns))
+
+
+def _noted(spec: pa.Scalar, kind: str | None) -> _Columns:
+    if not isinstance(spec, pa.StructScalar) or not spec.is_valid or not kind:
+        raise InvalidParameter("the mechanisms of columns must be a struct", _STRUCT)
+    if is_mechanism(spec):
+        raise InvalidParameter("this is a mechanism, not a struct from columns to mechanisms", _STRUCT)
+    mechanisms = {}
+    for name in spec.type.names:
+        with of_column(name):
+            mechanisms[name] = read_mechanism(spec[name])
+            certify(mechanisms[name])
+    return _Columns(fields_of(kind), mechanisms)
 
 
 @guarded
 def note_types(types: Texts) -> pa.Array:
-    """Note the types of mechanisms that subqueries return; return a pattern.
+    """Note the types of mechanisms that subqueries return; return a type, as from_json reads it.
 
     Args:
         types: the type in SQL of a struct from columns to mechanisms.
@@ -304,7 +311,7 @@ def note_types(types: Texts) -> pa.Array:
     """
     for kind in plain(types).to_pylist():
         _NOTED.columns = _Columns(fields_of(kind or ""))
-    return pa.array([".*"] * len(types))
+    return pa.array(['"VARCHAR"'] * len(types))
 
 
 @guarded
@@ -318,6 +325,8 @@ def rows_query(tables: Texts, kept: Settings, catalogs: Texts) -> pa.Array:
 
     """
     columns, _NOTED.columns = getattr(_NOTED, "columns", None), None
+    if isinstance(columns, Exception):
+        raise columns
     rows = zip(*(plain(column).to_pylist() for column in (tables, kept, catalogs)), strict=True)
     return pa.array([_query(columns, *row) for row in rows], pa.string())
 
@@ -330,9 +339,9 @@ def _query(columns: _Columns | None, table: str | None, kept: Any, catalog: str)
         raise InvalidParameter("keep must be the name of a column, or a list of names", _KEEP)
     names = f"[{', '.join(map(text_literal, keep))}]::VARCHAR[]"
     if columns is None:  # DuckDB knows the types of subqueries while it binds them, not what they return
-        noted = _BOUND.format('system.main.__ldp_note_types(typeof((SELECT m FROM "_ldpsql_columns")))')
+        noted = 'system.main.__ldp_note_types(typeof((SELECT m FROM "_ldpsql_columns")))'
         again = f"query(system.main.__ldp_rows_query({text_literal(table)}, {names}, {text_literal(catalog)}))"
-        none = f"""SELECT true AS "_ldpsql_none" WHERE {noted} <> ''"""
+        none = f"""SELECT true AS "_ldpsql_none" WHERE from_json('null', {noted}) IS NOT NULL"""
         return f'SELECT * EXCLUDE ("_ldpsql_none") FROM ({none} UNION ALL BY NAME FROM {again})'  # noqa: S608  # quoted
     perturbed = [name.lower() for name in columns.types]
     if not perturbed:

@@ -10,9 +10,9 @@
 -- Draws come from a query of their own, because unnest comes before all other expressions of its query.
 WITH source AS MATERIALIZED (
     SELECT COLUMNS(lambda c: lower(c) IN ALL_NAMES) FROM (
-        -- For a missing column, COLUMNS only says that it finds nothing. The pattern of regexp_extract is computed when it is bound.
+        -- For a missing column, COLUMNS only says that it finds nothing. from_json reads a type when it is bound.
         FROM query_table(system.main.__ldp_place(TABLE)) AS "_ldpsql_row"
-        WHERE regexp_extract('', system.main.__ldp_there(typeof("_ldpsql_row"), PERTURBED, KEPT_NAMES)) = ''
+        WHERE from_json('null', system.main.__ldp_there(typeof("_ldpsql_row"), PERTURBED, KEPT_NAMES)) IS NULL
     )
 ), sampled AS (
     SELECT *, count(*) AS "_ldpsql_count"

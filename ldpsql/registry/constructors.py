@@ -60,7 +60,7 @@ def _named(name: str, parameters: list[Parameter]) -> str:
         for p in parameters
         if p.is_list or p.name == "epsilon"
     ]
-    return f"system.main.regexp_extract('{name}', {WRITTEN}({', '.join(lists)}))" if lists else f"'{name}'"
+    return f"system.main.regexp_extract('', {WRITTEN}({', '.join(lists)})) || '{name}'" if lists else f"'{name}'"
 
 
 def _expression(parameter: Parameter) -> str:
