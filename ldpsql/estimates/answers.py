@@ -23,7 +23,7 @@ class Answer(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        """Return the number rounded to its error, with half the width of its interval."""
+        """Return the number with its interval, both rounded to the width of the interval."""
         return rounded(self.estimate, self.low, self.high)
 
 

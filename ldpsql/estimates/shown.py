@@ -22,47 +22,39 @@ _ERRORS = {  # the columns of an estimate, its standard error and its interval
     "mean": ("mean_error", "mean_low", "mean_high"),
     "people": ("people_error", "people_low", "people_high"),
 }
-_UNITS = {"days": (86_400, 10), "hours": (3600, 16), "minutes": (60, 16), "seconds": (1, 19)}  # seconds, letters of a time
+_LETTERS = {86_400: 10, 60: 16}  # of a time, by the seconds of half an interval
 _ROWS, _WIDTH = 60, 240
 
 
 def rounded(estimate: Any, low: Any, high: Any) -> str:
-    """Return an estimate with half the width of its interval, ``0.377 ± 0.004``, or else with its interval in brackets.
+    """Return an estimate with its interval in brackets, ``0.377 (0.373 to 0.381)``, rounded to the width of the interval.
 
-    The half width has one significant digit, or two if the first is 1. The brackets are for an interval whose middle is more
-    than an eighth of its width from the estimate: ``0.003 [0.000, 0.018]``.
+    Half the width has one significant digit, or two if the first is 1.
 
     >>> rounded(0.37711, 0.3731, 0.3811), rounded(12345.6, 12000, 12700), rounded(0.003, 0.0, 0.018), rounded(60, 45, 75)
-    ('0.377 ± 0.004', '12300 ± 400', '0.003 [0.000, 0.018]', '60 ± 15')
+    ('0.377 (0.373 to 0.381)', '12300 (12000 to 12700)', '0.003 (0.000 to 0.018)', '60 (45 to 75)')
     >>> rounded(-0.0004, -0.0404, 0.0396), rounded(1.0, 1.0, 1.0), rounded(0.31234, None, None), rounded(0.5, 0.0, float('nan'))
-    ('0.00 ± 0.04', '1 ± 0', '0.3123 ± unknown', '0.5 ± unknown')
+    ('0.00 (-0.04 to 0.04)', '1 (1 to 1)', '0.3123 (unknown)', '0.5 (unknown)')
     >>> from datetime import date
     >>> day = date(2013, 5, 3)
-    >>> rounded(day, day - timedelta(2), day + timedelta(2)), rounded(day, day, day + timedelta(4))
-    ('2013-05-03 ± 2 days', '2013-05-03 [2013-05-03, 2013-05-07]')
+    >>> rounded(day, day - timedelta(2), day + timedelta(2))
+    '2013-05-03 (2013-05-01 to 2013-05-05)'
     """
     try:
-        half, off = (high - low) / 2, abs(estimate - low - (high - low) / 2)
+        half = (high - low) / 2
         known = half if isinstance(half, timedelta) else isfinite(half)
     except TypeError:  # an end is NULL
         known = False
     if not known:
-        return "" if estimate is None else f"{_plain(estimate)} ± unknown"
+        return "" if estimate is None else f"{_plain(estimate)} (unknown)"
     if isinstance(half, timedelta):
-        return _rounded_time(estimate, low, high, centred=off <= half / 4)
-    if not half:
-        return f"{_plain(estimate)} ± 0"
-    places = _places(half)
-    if off <= half / 4:
-        return f"{_fixed(estimate, places)} ± {_fixed(half, places)}"
-    return f"{_fixed(estimate, places)} [{_fixed(low, places)}, {_fixed(high, places)}]"
-
-
-def _rounded_time(estimate: Any, low: Any, high: Any, *, centred: bool) -> str:
-    seconds = (high - low).total_seconds() / 2
-    unit, (size, letters) = next((one for one in _UNITS.items() if seconds >= one[1][0]), ("seconds", _UNITS["seconds"]))
-    shown, *ends = (str(time)[:letters] for time in (estimate, low, high))
-    return f"{shown} ± {_fixed(seconds / size, _places(seconds / size))} {unit}" if centred else f"{shown} [{', '.join(ends)}]"
+        letters = next((letters for size, letters in _LETTERS.items() if half.total_seconds() >= size), 19)
+        shown, *ends = (str(time)[:letters] for time in (estimate, low, high))
+    elif half:
+        shown, *ends = (_fixed(number, _places(half)) for number in (estimate, low, high))
+    else:
+        shown, *ends = (_plain(number) for number in (estimate, low, high))
+    return f"{shown} ({' to '.join(ends)})"
 
 
 def _places(half: float) -> int:
@@ -93,7 +85,7 @@ def cells(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[str]]:
         if not number:
             errors = {name: own for name, own in _ERRORS.items() if {name, *own} <= row.keys()}
             hidden = {name for own in errors.values() for name in own}
-            yield [f"{name} ± half its interval" if name in errors else name for name in row if name not in hidden]
+            yield [f"{name} (interval)" if name in errors else name for name in row if name not in hidden]
         text = _plain if errors else _whole
         yield [
             _with_error(row, name, *errors[name]) if name in errors else text(value)
