@@ -91,7 +91,7 @@ def result_facts(group: Group) -> list[Fact]:
         return number_facts(group.numbers, group.one.group)
     first = group.rows.row(int(group.rows["estimate"].arg_max() or 0), named=True)
     ends = interval(first["low"], first["high"]) if determined(first["std_error"]) else "unknown"
-    return [Fact("Largest share", f"{first['name']}: {percent(first['estimate'])}", f"interval {ends}")]
+    return [Fact("Largest share", f"{first['name']}: {ends}", f"estimate {percent(first['estimate'])}")]
 
 
 def trust_facts(group: Group) -> list[Fact]:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ldpsql.estimates.planning import Expected
+from ldpsql.mechanisms.base import Mechanism
 from ldpsql.pages.document import WIDTH, Fact, Markup, counted, document, joined, number, points, tag, width
 from ldpsql.pages.plots import COLOURS, Axis, Series, figure, legend, lines
 from ldpsql.pages.tables import Cell, Column, table
+from ldpsql.registry.registry import registry
 
 GOOD = 0.01  # the error that people ask for first
 
@@ -18,7 +20,7 @@ COLUMNS = [
     Column("Epsilon", ("epsilon",)),
     Column("Width of an interval", ("width",)),
     Column("Standard error", ("std_error",), wide=True),
-    Column("Reports for a standard error of 1 point", ("reports_needed",)),
+    Column(f"Reports for an interval of {width(GOOD)}", ("reports_needed",)),
 ]
 
 
@@ -62,7 +64,11 @@ def _best(expected: Sequence[Expected]) -> list[Fact]:
     epsilons = sorted({one.epsilon for one in finite})
     best = [min((one for one in finite if one.epsilon == epsilon), key=_error) for epsilon in epsilons]
     facts = [
-        Fact(f"Best at epsilon {number(one.epsilon)}", one.mechanism, f"interval {width(_error(one))} wide")
+        Fact(
+            f"Best at epsilon {number(one.epsilon)}",
+            one.mechanism,
+            f"{in_words(registry().mechanisms[one.mechanism])}, interval {width(_error(one))} wide",
+        )
         for one in dict.fromkeys([best[0], best[len(best) // 2], best[-1]])
     ]
     enough = next((one for one in best if _error(one) <= GOOD), None)
@@ -70,7 +76,7 @@ def _best(expected: Sequence[Expected]) -> list[Fact]:
         return [
             *facts,
             Fact(
-                "For a standard error of 1 point",
+                f"For an interval of {width(GOOD)}",
                 "more reports",
                 f"{best[-1].reports_needed:,} at epsilon {number(epsilons[-1])}",
             ),
@@ -78,11 +84,17 @@ def _best(expected: Sequence[Expected]) -> list[Fact]:
     return [
         *facts,
         Fact(
-            "For a standard error of 1 point",
+            f"For an interval of {width(GOOD)}",
             f"epsilon {number(enough.epsilon)}",
             f"with {enough.mechanism}, of those compared",
         ),
     ]
+
+
+def in_words(mechanism: type[Mechanism]) -> str:
+    """Return the name of a mechanism in words, from the start of its documentation."""
+    first = (mechanism.__doc__ or "").strip().split("\n")[0]
+    return first.partition(":")[0].rstrip(".")
 
 
 def _error(one: Expected) -> float:

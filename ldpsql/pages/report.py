@@ -37,7 +37,7 @@ from ldpsql.pages.document import (
 from ldpsql.pages.groups import Group, conclusions, result_facts, section, trust_facts
 from ldpsql.pages.maps import Heat, Places, Side, blocks, heat, scale_of_colours
 from ldpsql.pages.numbers import Distributions, axis_names, ordered
-from ldpsql.pages.plan import curves
+from ldpsql.pages.plan import curves, in_words
 from ldpsql.pages.plots import Axis, Series, figure, lines
 from ldpsql.pages.tables import Cell, Column, table
 from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp
@@ -99,7 +99,7 @@ def first_facts(sizes: Sequence[int], mechanism: CertifiedMechanism, inputs: str
     return [
         Fact("Reports", f"{sum(sizes):,}", "" if len(sizes) == 1 else f"in {len(sizes):,} groups of {_range(sizes)}"),
         Fact("Privacy", f"epsilon {number(float(claim.epsilon))}", promise(claim, inputs)),
-        Fact("Mechanism", mechanism.name, _first_words(mechanism)),
+        Fact("Mechanism", mechanism.name, in_words(type(mechanism.mechanism))),
     ]
 
 
@@ -135,12 +135,6 @@ def promise(claim: Claim, inputs: str = "values") -> str:
     ratio = number(exp(epsilon), exp(epsilon) / 100) if epsilon < 20 else f"e^{number(epsilon)}"
     rest = f", except with probability {float(claim.delta):g}" if isinstance(claim, ApproximateLdp) else ""
     return f"any two {inputs} give the same report with chances that differ at most by a factor of {ratio}{rest}"
-
-
-def _first_words(mechanism: CertifiedMechanism) -> str:
-    """Return the name of the mechanism in words, from the start of its documentation."""
-    first = (type(mechanism.mechanism).__doc__ or "").strip().split("\n")[0]
-    return first.partition(":")[0].rstrip(".")
 
 
 def _overview(groups: Sequence[Group]) -> Markup:
