@@ -6,11 +6,15 @@ those of an ordinary processor; what they multiply (cells, words, reports) is ex
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from ldpsql.errors import InvalidParameter
 
+_log = logging.getLogger("ldpsql")
+
 SECONDS = 10.0  # of one processor, about, for one call
+SOON = 2.0  # seconds; what takes longer says so before it begins
 BYTES = 2 << 30  # held at once
 VECTOR = 2048  # rows that DuckDB passes to a function at once
 HELD = 8  # vectors of reports that are held at once: two threads fill two each, and each is copied into DuckDB
@@ -30,7 +34,7 @@ class Cost:
         return Cost(self.seconds * times, self.bytes * times)
 
     def check(self, what: str, hint: str) -> None:
-        """Return if the work is within the limit.
+        """Return if the work is within the limit, after a warning in the log if it is slow.
 
         Args:
             what: the work, as the subject of a sentence, without a value.
@@ -46,6 +50,8 @@ class Cost:
             )
         if self.seconds > SECONDS:
             raise InvalidParameter(f"{what} would take about {_time(self.seconds)}, and the limit is {_time(SECONDS)}", hint)
+        if self.seconds > SOON:
+            _log.warning("%s will take about %s", what, _time(self.seconds))
 
 
 def _memory(size: float) -> str:

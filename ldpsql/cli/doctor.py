@@ -31,7 +31,8 @@ def demo(
     """
     from ldpsql.pages import demo as flights
 
-    result = flights.run(epsilon)
+    with working():
+        result = flights.run(epsilon)
     typer.echo(flights.console_text(result))
     flights.write_page(result, page)
     typer.echo(f"\nWrote {page}: open it in a browser.")

@@ -415,6 +415,11 @@ def working(con: DuckDBPyConnection | None = None) -> Iterator[None]:
         shown.join()
 
 
+def on_its_own_line(text: str) -> None:
+    """Write a line to stderr, in place of what `working` shows on a terminal."""
+    typer.echo(f"{_CLEARED if sys.stderr.isatty() else ''}{text}", err=True)
+
+
 def _show_until(ended: Event, con: DuckDBPyConnection | None) -> None:
     """Write the seconds over each other on one line, and clear it in the end."""
     begun = monotonic()

@@ -128,7 +128,7 @@ def compare(reports: int, mechanisms: list[Mechanism], epsilons: list[str], form
 
     with working():
         expected = planning.compare(epsilons, reports, mechanisms)
-    write_rows([asdict(one) for one in expected], form)
+    write_rows(_shown([asdict(one) for one in expected], form), form)
     if any(one.std_error is None for one in expected):
         typer.echo(UNDETERMINED, err=True)
     for line in quicker(mechanisms, epsilons):
@@ -177,7 +177,14 @@ def plan_columns(reports: int, columns: list[str], tables: list[str], epsilon: l
     numbers = {name: int(size) for name, size in sizes.items()}
     with working():
         rows = plan_tables(registry().mechanisms, numbers, reports, epsilon[0], asked)
-    write_rows([asdict(row) for row in rows], form)
+    write_rows(_shown([asdict(row) for row in rows], form), form)
+
+
+def _shown(rows: list[dict[str, Any]], form: Format) -> list[dict[str, Any]]:
+    """Return rows as a terminal shows them, with four digits of each error; with all digits in other forms."""
+    if form is not Format.TABLE:
+        return rows
+    return [{name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in row.items()} for row in rows]
 
 
 def plan_by_question(
@@ -188,7 +195,7 @@ def plan_by_question(
 
     with working():
         rows = recommend(question, reports, like=example, **options).to_dicts()
-    write_rows(rows, form)
+    write_rows(_shown(rows, form), form)
     typer.echo(ERRORS[question] if example is None else ERRORS[question].replace(_STEPS, _UNIT), err=True)
 
 

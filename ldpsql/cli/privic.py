@@ -18,6 +18,8 @@ from ldpsql.cli.options import (
     charged_text,
     edges_of,
     in_a_folder,
+    on_its_own_line,
+    working,
     write_rows,
 )
 
@@ -71,9 +73,10 @@ def privic(
         sql_of(con, source, [*([lon, lat] if bounds else [column]), *([user] if user else [])])
     cell = _cell(bounds, columns, rows, lon, lat, nearest=nearest) if bounds else quoted(column)
     mechanism = cycling.start(beta, range(columns * rows), columns=columns, iterations=iterations, mixing=mixing)
-    finished = cycling.collect(
-        source, state, mechanism, column=cell, cycles=cycles, stop=stop, pool=pool, finished=_report_cycle, charge=charge
-    )
+    with working():
+        finished = cycling.collect(
+            source, state, mechanism, column=cell, cycles=cycles, stop=stop, pool=pool, finished=_report_cycle, charge=charge
+        )
     write_rows(_rows(finished), form)
     typer.echo(charged_text(charge), err=True)
     if page:
@@ -91,7 +94,7 @@ def _cell(bounds: str, columns: int, rows: int, lon: str, lat: str, *, nearest: 
 
 
 def _report_cycle(cycle: Cycle) -> None:
-    typer.echo(f"cycle {cycle.number} finished", err=True)
+    on_its_own_line(f"cycle {cycle.number} finished")
 
 
 def _rows(cycles: list[Cycle]) -> list[dict[str, Any]]:
