@@ -112,9 +112,10 @@ def test_numbers_stay_in_order_and_have_mean_quartiles_and_curves(tmp_path: Path
 
 def test_the_true_mean_lies_in_the_interval_of_the_page(tmp_path: Path) -> None:
     html = written(tmp_path, "truncated_geometric(1, 0, 30)", [10] * 20_000)
-    match = re.search(r"<dt>Mean</dt><dd>(.*?)</dd><dd class=\"note\">interval (.*?) to (.*?)</dd>", html)
+    match = re.search(r"<dt>Mean</dt><dd>(.*?) to (.*?)</dd><dd class=\"note\">estimate (.*?)</dd>", html)
     assert match
-    mean, low, high = (float(text) for text in match.groups())
+    assert f"The mean of the values behind these 20,000 reports is {match[1]} to {match[2]}." in html
+    low, high, mean = (float(text) for text in match.groups())
     assert low <= mean <= high
     assert mean == pytest.approx(10, abs=0.5)  # thirty standard errors
 

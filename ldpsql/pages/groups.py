@@ -117,7 +117,7 @@ def _worth(group: Group) -> str:
     return f"standard error {points(group.error)}, as from {counted(worth, 'value')} without noise"
 
 
-def conclusions(about: str, rows: pl.DataFrame, reports: int, *, fits: bool = True) -> Markup:
+def conclusions(about: str, rows: pl.DataFrame, reports: int, *, fits: bool = True, numbers: Sequence[Fact] = ()) -> Markup:
     """Return what can be said from estimates, in sentences.
 
     Args:
@@ -125,11 +125,14 @@ def conclusions(about: str, rows: pl.DataFrame, reports: int, *, fits: bool = Tr
         rows: columns name, estimate, std_error, low and high.
         reports: how many reports they were estimated from.
         fits: whether the reports and the estimates agree.
+        numbers: the mean and the median, which are said instead of shares.
 
     """
     first, *others = rows.sort("estimate", descending=True).iter_rows(named=True)
     said = [] if fits else ["Nothing yet: the reports and the estimate do not agree. See what to do below."]
-    if fits and determined(first["std_error"]):
+    if fits and numbers:
+        said += [f"The {fact.name.lower()} of the values behind these {reports:,} reports is {fact.value}." for fact in numbers]
+    elif fits and determined(first["std_error"]):
         said.append(
             f"{interval(first['low'], first['high'])} of the values behind these {reports:,} reports are {first['name']}."
         )
@@ -144,7 +147,7 @@ def conclusions(about: str, rows: pl.DataFrame, reports: int, *, fits: bool = Tr
     elif fits:
         said.append("Nothing about the shares: these reports do not determine them.")
     said.append("Nothing certain about one person: a report is random.")
-    meaning = "Each interval contains the true share in 95 of 100 collections."
+    meaning = f"Each interval contains the true {'number' if numbers else 'share'} in 95 of 100 collections."
     return tag(
         "section",
         tag("h2", "What you can say from this" + (f": {about}" if about else "")),

@@ -125,20 +125,27 @@ def number_facts(numbers: Distributions, group: int) -> list[Fact]:
     ends = " to ".join(numbers.text(float(end[group]), width) for end in (mean.low, mean.high))
     half = f"{_quantile(numbers, low, group)} to {_quantile(numbers, high, group)}"
     return [
-        Fact("Mean", numbers.text(float(mean.estimate[group]), width), f"interval {ends}"),
-        Fact("Median", _quantile(numbers, middle, group), f"interval {_quantile_interval(numbers, middle, group)}"),
+        Fact("Mean", ends, f"estimate {numbers.text(float(mean.estimate[group]), width)}"),
+        Fact("Median", _quantile_interval(numbers, middle, group), f"estimate {_quantile(numbers, middle, group)}"),
         Fact("Middle half", half, "a quarter lies below, a quarter above"),
     ]
 
 
 def _quantile(numbers: Distributions, measure: Measure, group: int) -> str:
-    return numbers.text(float(scale_of(numbers.values)[int(measure.estimate[group])]))
+    scale = scale_of(numbers.values)
+    return numbers.text(float(scale[int(measure.estimate[group])]), _spacing(scale, measure))
 
 
 def _quantile_interval(numbers: Distributions, measure: Measure, group: int) -> str:
     scale = scale_of(numbers.values)
     low, high = (float(scale[int(end[group])]) for end in (measure.low, measure.high))
-    return f"{numbers.text(low - measure.rounding)} to {numbers.text(high + measure.rounding)}"
+    ends = low - measure.rounding, high + measure.rounding
+    return " to ".join(numbers.text(end, _spacing(scale, measure)) for end in ends)
+
+
+def _spacing(scale: Floats, measure: Measure) -> float:
+    """Return how close two ends of quantiles can be: the distance of values, or how far these are from the centres of bins."""
+    return min([float(np.diff(scale).min()), *([measure.rounding] if measure.rounding else [])])
 
 
 def number_charts(numbers: Distributions, group: int, truth: Floats | None) -> Markup:

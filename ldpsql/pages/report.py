@@ -34,7 +34,7 @@ from ldpsql.pages.document import (
     tag,
     width,
 )
-from ldpsql.pages.groups import Group, conclusions, result_facts, section, trust_facts
+from ldpsql.pages.groups import Group, agree, conclusions, result_facts, section, trust_facts
 from ldpsql.pages.maps import Heat, Places, Side, blocks, heat, scale_of_colours
 from ldpsql.pages.numbers import Distributions, axis_names, ordered
 from ldpsql.pages.plan import curves, in_words
@@ -58,7 +58,13 @@ def report_page(
     """Return the page for estimates by title, all under one mechanism."""
     first, *_ = groups = _groups(estimates, truth, region)
     body = joined(
-        conclusions(first.title if len(groups) > 1 else "", first.rows, first.diagnosis.reports, fits=first.fits),
+        conclusions(
+            first.title if len(groups) > 1 else "",
+            first.rows,
+            first.diagnosis.reports,
+            fits=agree(first.diagnosis) if first.numbers else first.fits,
+            numbers=result_facts(first)[:2] if first.numbers else (),
+        ),
         _overview(groups) if len(groups) > 1 else None,
         *(
             section(group, number, max(1, MOST_ROWS // len(groups)), alone=len(groups) == 1)
