@@ -60,7 +60,7 @@ class KroneckerOperator(InvertedOperator):
         table = cells.reshape(*groups, *shape)
         for axis, own in enumerate(maps, start=len(groups)):
             table = np.moveaxis(own(np.moveaxis(table, axis, -1)), -1, axis)  # type: ignore[operator]
-        return np.asarray(table.reshape(*groups, -1))
+        return np.asarray(table.reshape(*groups, prod(table.shape[len(groups) :])))  # -1 is not known of no groups
 
     def forward(self, theta: Floats) -> Floats:
         """Return P(reports) under theta."""
