@@ -228,7 +228,7 @@ def test_the_sql_of_a_key_value_page_runs_and_gives_its_estimates(tmp_path: Path
     sql = unescape(re.findall("<code>(.*?)</code>", html, re.DOTALL)[0])
     with ldpsql.connect() as con:
         rows = con.sql(sql).pl()
-    assert rows.columns == ["region", "key", *ROW]
+    assert rows.columns == ["region", "key", *ROW, "n"]
     first = next(row for row in Parsed(html).rows if row[0] == HOSTILE)
     assert f"{100 * rows['frequency'][0]:.1f}" == first[2].split()[0]
 
