@@ -20,7 +20,7 @@ from ldpsql.polars import LdpExpr, LdpFrame
 from ldpsql.sql.drawing import IN_PYTHON, DrawingFunctions, Draws
 from ldpsql.sql.lint import lint
 from ldpsql.sql.scripts import MACROS
-from ldpsql.sql.structure import statements
+from ldpsql.sql.tokens import statements
 from tests.commands import app, printed
 
 REDRAWS = {

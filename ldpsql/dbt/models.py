@@ -16,7 +16,8 @@ from ldpsql.sql.drawing import IN_PYTHON, DrawingFunctions, Draws
 from ldpsql.sql.leaks import leaks
 from ldpsql.sql.lineage import Calls
 from ldpsql.sql.scripts import IN_ORDER, SHUFFLE
-from ldpsql.sql.structure import Statement, keeps_order, parsed, statements
+from ldpsql.sql.structure import keeps_order, parsed
+from ldpsql.sql.tokens import Statement, statements
 
 # Whether the text of a model perturbs: SQL with Jinja, before dbt compiles it, or Python.
 

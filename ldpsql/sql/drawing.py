@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.caches import ByteCache
 from ldpsql.engine.functions import MARK, Macros, Scalar
 from ldpsql.names import ROWS_QUERY, WRITTEN_CALL
-from ldpsql.sql.structure import Statement, statements
+from ldpsql.sql.tokens import Statement, statements
 
 IN_PYTHON = frozenset({"perturb", "perturb_batches", "perturb_copy", "perturb_once", "perturb_table"})  # that draw
 _RUNS_TEXT = "query"  # DuckDB's function that runs a string as a query

@@ -12,9 +12,11 @@ from sqlglot import exp
 from ldpsql.sql.drawing import DrawingFunctions, Draws
 from ldpsql.sql.leaks import leaks
 from ldpsql.sql.lineage import Calls, Files, Reader, Relation, Report, Tables, path_of
-from ldpsql.sql.lint import Finding, misused, redrawn
+from ldpsql.sql.lint import Finding, redrawn
 from ldpsql.sql.recorded import of_file
-from ldpsql.sql.structure import Statement, parsed, reads_stored, statements
+from ldpsql.sql.remedies import misused
+from ldpsql.sql.structure import parsed, reads_stored
+from ldpsql.sql.tokens import Statement, statements
 from ldpsql.sql.uses import Use, uses
 
 _ROUNDS = 20  # a file may use a view of a file that is read later

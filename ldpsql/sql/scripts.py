@@ -11,10 +11,12 @@ from sqlglot import exp
 from ldpsql.errors import SourceRefused
 from ldpsql.sql.drawing import DrawingFunctions, Draws
 from ldpsql.sql.lineage import Relation
-from ldpsql.sql.lint import Finding, misused, redrawn
+from ldpsql.sql.lint import Finding, redrawn
 from ldpsql.sql.project import Project
 from ldpsql.sql.recorded import of_file, of_settings
-from ldpsql.sql.structure import Statement, computed_columns, keeps_order, parsed, reads_stored, statements
+from ldpsql.sql.remedies import misused
+from ldpsql.sql.structure import computed_columns, keeps_order, parsed, reads_stored
+from ldpsql.sql.tokens import Statement, statements
 
 # Expressions that DuckDB evaluates several times for a row: a draw inside of one gives several reports.
 #
