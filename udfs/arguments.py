@@ -24,7 +24,6 @@ from ldpsql.functions import (
     fields_of,
     guarded,
     hookimpl,
-    kind_of_reports,
     names_withheld,
     pattern_of,
     plain,
@@ -36,8 +35,8 @@ from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, certify
 
 _COLUMN = re.compile(
     r"U?(?:TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|BOOLEAN|BLOB|UUID|INTERVAL|DATE|TIME.*|DECIMAL\(.*|.*\]"
-    # A string as DuckDB casts it for an overload: no constant, and no parameter of a macro that is being created.
-    r'|STRUCT\("CAST\((?!""0_macro)[^\'()]+ AS VARCHAR\)" VARCHAR\)|STRUCT\("ldpsql:.*\)',
+    # A string as DuckDB casts it for an overload: no constant, no $1, and no parameter of a macro that is being created.
+    r'|STRUCT\("CAST\((?!""0_macro)[^\'()$]+ AS VARCHAR\)" VARCHAR\)|STRUCT\("ldpsql:.*\)',
     re.DOTALL,
 )
 
@@ -102,12 +101,14 @@ def report_kind(types: Texts, texts: Texts) -> pa.Array:
     """
     mechanism_kind(types)
     rows = zip(plain(types).to_pylist(), plain(texts), strict=True)
-    return pa.array([json.dumps(_kind_of_reports(*row)) for row in rows], pa.string())
+    return pa.array([_kind_of_reports(*row) for row in rows], pa.string())
 
 
 def _kind_of_reports(type_in_sql: str, text: pa.Scalar) -> str:
-    kind = kind_of_reports(read_mechanism(text)) if text.is_valid else fields_of(type_in_sql).get("reports", '"NULL"')
-    return PLAIN_TEXT if kind in ("VARCHAR[]", '"NULL"') else kind  # NULL is refused when the mechanism is read
+    if text.is_valid:
+        return json.dumps(json.loads(as_struct(read_mechanism(text))[1])["reports"])
+    kind = fields_of(type_in_sql).get("reports", '"NULL"')
+    return json.dumps(PLAIN_TEXT if kind in ("VARCHAR[]", '"NULL"') else kind)  # NULL is refused when the mechanism is read
 
 
 @guarded
