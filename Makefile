@@ -100,7 +100,7 @@ test-python: $(STAMP)  ## draws and their statistics without the kernels in C
 	LDPSQL_NATIVE=0 $(RUN)python -m pytest -n $(WORKERS) tests/test_randomness.py tests/test_channels.py tests/test_structures.py tests/test_large_domains.py tests/test_sql.py
 
 CALLS ?= 100
-SANITIZE = $(CC) -std=c11 -O1 -g -pthread -fno-sanitize-recover=all -Ildpsql/channels/native tests/stress/kernels.c ldpsql/channels/native/*.c
+SANITIZE = $(CC) -std=c11 -O1 -g -pthread -fno-sanitize-recover=all -Ildpsql/channels/native tests/stress/kernels.c ldpsql/channels/native/*.c -lm
 sanitize:  ## the kernels under the sanitizers of addresses, undefined behaviour and threads: needs a C compiler
 	mkdir -p build
 	$(SANITIZE) -fsanitize=address,undefined -o build/kernels-address && build/kernels-address $(CALLS)

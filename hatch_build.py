@@ -46,7 +46,7 @@ class KernelsHook(BuildHookInterface[Any]):
             self.app.display_info("no C compiler: inner loops will run in Python")
             return False
         done = subprocess.run(  # noqa: S603
-            [*compiler, *_FLAGS, "-o", str(library), *map(str, sources)], capture_output=True, text=True, check=False
+            [*compiler, *_FLAGS, "-o", str(library), *map(str, sources), "-lm"], capture_output=True, text=True, check=False
         )
         if done.returncode:
             self.app.display_warning("the C compiler failed: inner loops will run in Python")

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
 from threading import Thread
@@ -15,16 +16,20 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
 import ldpsql
-from ldpsql import KeepOrSpread
+from ldpsql import Domain, KeepOrSpread
 from ldpsql.channels import Words64, native
 from ldpsql.engine import door, in_c
+from ldpsql.errors import OutsideDomain
+from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanisms import TOTAL
+from ldpsql.mechanisms import TOTAL, IndependentBits, Mechanism, OrthogonalHash, PrivateHash, certify, certify_values
+from ldpsql.mechanisms.certified import CertifiedValues
 from tests import seeds
 
 KERNELS = in_c.kernels()
@@ -42,28 +47,50 @@ def con() -> Iterator[DuckDBPyConnection]:
         yield con
 
 
-def draw(number: int, types: tuple[int, int], column: NDArray[Any], words: Words64 | None, reports: NDArray[Any]) -> int:
+def draw(
+    number: int,
+    types: tuple[int, int],
+    column: NDArray[Any],
+    words: Words64 | None,
+    reports: NDArray[Any],
+    *,
+    second: NDArray[np.uint32] | None = None,
+) -> int:
     """Draw a column as the function of DuckDB does, from given words."""
     assert KERNELS is not None
+    pointer = ctypes.c_void_p
     KERNELS.ldpsql_column.argtypes = (
-        ctypes.c_int64, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p
+        ctypes.c_int64, ctypes.c_int, ctypes.c_int, pointer, ctypes.c_size_t, pointer, pointer, pointer
     )  # fmt: skip
     given = None if words is None else words.ctypes.data
     addresses = column.ctypes.data, len(column), given, reports.ctypes.data
-    return int(KERNELS.ldpsql_column(number, *types, *addresses))
+    return int(KERNELS.ldpsql_column(number, *types, *addresses, None if second is None else second.ctypes.data))
+
+
+def whole_list(values: NDArray[np.int64]) -> int:
+    """Return where C has a new list of whole numbers."""
+    assert KERNELS is not None
+    return int(KERNELS.ldpsql_list_whole(5, len(values), values.ctypes.data))
+
+
+def learn_krr(number: int, spread: int, values: int) -> None:
+    """Describe k-RR over a list to C."""
+    assert KERNELS is not None
+    numbers = np.array([spread, 0, 0, 0], np.uint64)
+    assert KERNELS.ldpsql_learn(number, 0, values, values, numbers.ctypes.data, None, 0)
 
 
 NUMBERS = iter(range((1 << 14) - 1, 1 << 13, -1))  # of recipes that no mechanism has yet
 
 
 @pytest.mark.parametrize("size", [2, 100, 1025])
-@pytest.mark.parametrize("listed", ["range", "gaps"])
-def test_columns_of_every_width_are_word_for_word_those_of_the_kernel(size: int, listed: str) -> None:
+@pytest.mark.parametrize("listed", [1, 7, 1 << 30])  # one after the other, with gaps, too far apart for a table of places
+def test_columns_of_every_width_are_word_for_word_those_of_the_kernel(size: int, listed: int) -> None:
     assert KERNELS is not None
     spread = int(TOTAL / (2.7 + size - 1))
-    values = seeds.words(size).argsort().astype(np.int64) * (1 if listed == "range" else 7)
+    values = seeds.words(size).argsort().astype(np.int64) * listed
     number = next(NUMBERS)
-    assert KERNELS.ldpsql_learn_whole(number, size, spread, values.ctypes.data)
+    learn_krr(number, spread, whole_list(values))
     for kind in WIDTHS.values():
         for out in WIDTHS.values():
             column_type, out_type = (np.dtype(in_c.TYPES[one]) for one in (kind, out))
@@ -84,17 +111,17 @@ def test_columns_of_every_width_are_word_for_word_those_of_the_kernel(size: int,
 def test_rows_of_levels_are_word_for_word_those_of_the_kernel(levels: int) -> None:
     """The rows of a level are drawn together, a block at a time, each time from the first of the words."""
     assert KERNELS is not None
-    KERNELS.ldpsql_rows.argtypes = (
-        ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p
-    )  # fmt: skip
+    pointer = ctypes.c_void_p
+    KERNELS.ldpsql_rows.argtypes = (pointer, ctypes.c_int, ctypes.c_int, pointer, ctypes.c_size_t, pointer, pointer)
     values = seeds.words(100).argsort().astype(np.int64)
     backwards = values[::-1].copy()
     spreads = [int(TOTAL / (1.5 + level + 99)) for level in range(levels)]
     handles = np.array([next(NUMBERS) for _ in spreads])
+    listed = whole_list(values)
     for handle, spread in zip(handles, spreads, strict=True):
-        assert KERNELS.ldpsql_learn_whole(handle, 100, spread, values.ctypes.data)
+        learn_krr(handle, spread, listed)
     other = next(NUMBERS)
-    assert KERNELS.ldpsql_learn_whole(other, 100, spreads[0], backwards.ctypes.data)
+    learn_krr(other, spreads[0], whole_list(backwards))
     own = (seeds.words(2 * BLOCK + 7) % np.uint64(levels)).astype(np.int64)
     places, words = (seeds.words(len(own)) % np.uint64(100)).astype(np.int32), seeds.words(2 * BLOCK)
     column, numbers, reports = values[places], handles[own], np.empty(len(own), np.int64)
@@ -115,11 +142,121 @@ def test_rows_of_levels_are_word_for_word_those_of_the_kernel(levels: int) -> No
         assert rows() == OUTSIDE
 
 
+BITS, HASHES = 24, 25  # of door.c: columns of lists of words, and of seeds and symbols
+NEAR_EDGES = np.nextafter(np.repeat(np.arange(-1, 10.1, 0.1), 3), np.tile([-np.inf, 0, np.inf], 111))
+COLUMNS = {  # a column of values of each structure
+    "matrix([3, 1, 4], [[.5, .25, .25], [.25, .5, .25], [.25, .25, .5]])": np.array([1, 3, 4], np.int16),
+    "geometric(1, -5, 9, margin=3)": np.arange(-5, 10, dtype=np.int32),
+    "geometric(1, -5, 9, outside='clip')": np.arange(-9, 12, dtype=np.float64),
+    "truncated_geometric(2, 0, 9)": np.array([0, 9.0, -0.0]),
+    "stochastic_rounding(1, 0, 9, bins=30)": NEAR_EDGES[(NEAR_EDGES >= 0) & (NEAR_EDGES <= 9)],
+    "stochastic_rounding(1, 0, 9, bins=30, outside='clip')": np.append(NEAR_EDGES, [-np.inf, np.inf, 1e300]),
+    "stochastic_rounding(1, 0, 9, bins=30, outside='clip') ": np.arange(-128, 128, dtype=np.int8),
+    "square_wave(1, 0, 9, step=0.1, bins=13)": np.arange(0, 9.05, 0.1) + np.tile([9e-8, -9e-8, 0], 31)[:91],
+    "square_wave(1, 0, 9, step=1, outside='clip')": np.arange(0, 256).astype(np.uint8),
+    "oue(1, range(100))": np.arange(100),
+    "oue(1, range(64))": np.arange(64, dtype=np.float32),
+    "olh(1, range(100), seeds='private')": np.arange(100, dtype=np.uint64),
+    "olh(1, range(100))": np.arange(100),
+    "olh(5, range(100))": np.arange(100),
+    "olh(2, [7, 70000000000])": np.array([70000000000, 7]),
+}
+
+
+def certified_values(text: str) -> CertifiedValues:
+    return certify_values(registry().mechanism(text))
+
+
+def drawn_from(channel: Any, codes: NDArray[np.int32], words: Words64) -> NDArray[Any] | None:
+    """Return what the kernels of test_kernels.py draw."""
+    if isinstance(channel, IndependentBits):
+        return native.bits(codes, channel.size, channel.own, channel.other, words)
+    if isinstance(channel, PrivateHash):
+        return native.private_hash(codes, channel.size, channel.response.size, channel.response.spread, words)
+    if isinstance(channel, OrthogonalHash):
+        assert channel.hashes is not None
+        drawn = native.listed_hash(codes, channel.size, channel.numbers, channel.hashes, words)
+        return None if drawn is None else np.column_stack(np.divmod(drawn, channel.response.size))
+    return np.asarray(channel.draw(codes, lambda count: words[:count]))
+
+
+@pytest.mark.parametrize("text", COLUMNS)
+def test_columns_of_every_structure_are_word_for_word_those_of_the_kernels(text: str) -> None:
+    certified, values, number = certified_values(text.strip()), pa.array(COLUMNS[text]), next(NUMBERS)
+    in_c.learn(number, certified)
+    for _ in range(50):
+        order = (seeds.words(BLOCK) % np.uint64(len(values))).astype(np.int64)
+        codes, words, kind = certified.codes(values.take(pa.array(order))), seeds.words(30 * BLOCK), in_c._NUMBERS[values.type]
+        expected = drawn_from(certified.channel, codes, words)
+        assert expected is not None
+        second = np.empty(BLOCK, np.uint32)
+        if isinstance(certified.reports, Domain):
+            seen, out, expected = np.empty(BLOCK, np.int64), 5, certified.reports.values.to_numpy()[expected]
+        elif isinstance(certified.channel, IndependentBits):
+            seen, out = np.empty(expected.shape, np.uint64), BITS
+        else:
+            seen, out = np.empty(BLOCK, np.uint64), HASHES
+        assert draw(number, (kind, out), COLUMNS[text][order], words, seen, second=second) == DRAWN
+        np.testing.assert_array_equal(np.column_stack([seen, second]) if out == HASHES else seen, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "outside"),
+    [
+        ("geometric(1, -5, 9)", [-6, 10, 0.5, 1e-17, 2**53, np.nan, np.inf, -np.inf, 1e300]),
+        ("square_wave(1, 0, 9, bins=30)", [np.nextafter(0, -1), np.nextafter(9, 10), np.nan, np.inf, -1e300]),
+        ("square_wave(1, 0, 9, bins=30, outside='clip')", [np.nan]),
+        ("square_wave(1, 0, 9, step=0.1)", [-2e-7, 9 + 2e-7, 0.05, 0.1 + 1.1e-7, 0.1 - 1.1e-7, np.nan, np.inf]),
+        ("square_wave(1, 0, 9, step=0.1, outside='clip')", [0.05, np.nan]),
+        ("krr(1, [0, 1, 2])", [-1, 3, 0.5, np.nextafter(1, 2), np.nan, np.inf, -np.inf, 2.0**63, 2.0**64, -(2.0**63), 1e300]),
+        ("krr(1, [0, 1, 70000000000])", [-1, 3, 0.5, np.nan, 2.0**63, -(2.0**63)]),
+    ],
+)
+def test_numbers_outside_of_an_interval_are_left_to_python(text: str, outside: list[float]) -> None:
+    certified, number = certified_values(text), next(NUMBERS)
+    in_c.learn(number, certified)
+    assert draw(number, (11, 5), np.array([0.0]), seeds.words(2), np.empty(1, np.int64)) == DRAWN
+    for value in outside:
+        with pytest.raises(OutsideDomain):
+            certified.codes(pa.array([value], pa.float64()))
+        assert draw(number, (11, 5), np.array([0.0, value]), seeds.words(4), np.empty(2, np.int64)) == OUTSIDE
+
+
+DAYS = [date(1970, 1, 1), date(1970, 1, 2)]
+TIMES = [datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None), datetime(1970, 1, 2, tzinfo=UTC).replace(tzinfo=None)]
+WHOLE = {*WIDTHS.values()}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "columns", "reports"),
+    [
+        (registry().mechanism("krr(1, [0, 1])"), WHOLE | {10, 11}, WHOLE),
+        (registry().mechanism("geometric(1, 0, 1)"), WHOLE | {10, 11}, WHOLE - {6, 7, 8, 9}),
+        (registry().mechanism("oue(1, [0, 1])"), WHOLE | {10, 11}, {BITS}),
+        (registry().mechanism("olh(1, [0, 1])"), WHOLE | {10, 11}, {HASHES}),
+        (registry().mechanism("krr(1, [false, true])"), {1}, {1}),
+        (registry().mechanism({"mechanism": "krr", "epsilon": 1, "domain": DAYS}), {13}, {13}),
+        (registry().mechanism({"mechanism": "krr", "epsilon": 1, "domain": TIMES}), {12}, {12}),
+    ],
+)
+def test_columns_and_reports_of_other_types_are_left_to_python(
+    mechanism: Mechanism, columns: set[int], reports: set[int]
+) -> None:
+    """A day is stored as a whole number, and so are a time and a truth: none of them is one."""
+    number = next(NUMBERS)
+    in_c.learn(number, certify(mechanism))
+    for kind in {*in_c.TYPES}:
+        for out in {*in_c.TYPES, BITS, HASHES} - {10, 11}:
+            column, second = np.zeros(2, np.uint64), np.empty(1, np.uint32)  # of any type
+            status = draw(number, (kind, out), column[:1], seeds.words(30), np.empty(2, np.uint64), second=second)
+            assert (status == DRAWN) == (kind in columns and out in reports), (kind, out)
+
+
 def test_numbers_outside_of_the_domain_are_left_to_python() -> None:
     assert KERNELS is not None
     values = np.array([-3, -1, 0, 5], np.int64)
     number = next(NUMBERS)
-    assert KERNELS.ldpsql_learn_whole(number, 4, TOTAL // 8, values.ctypes.data)
+    learn_krr(number, TOTAL // 8, whole_list(values))
     for kind in WIDTHS.values():
         dtype = np.dtype(in_c.TYPES[kind])
         ends = np.iinfo(dtype)
@@ -179,6 +316,38 @@ def test_levels_are_drawn_in_c(con: DuckDBPyConnection, domain: str, value: str,
     assert 3 < low < 80  # of 3,000 that keep their value with a probability of .01: 10^-6
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "(x, ldp.oue(1, range(100)))",
+        "(x::VARCHAR, ldp.rappor(1, list_transform(range(100), lambda i: i::VARCHAR)))",
+        "(x, ldp.olh(1, range(100)))",
+        "(x, ldp.olh(1, range(100), seeds := 'private'))",
+        "(x / 100, ldp.stochastic_rounding(1, 0, 1))",
+        "(x, ldp.square_wave(1, 0, 99))",
+        "(x, ldp.geometric(1, 0, 99))",
+        "(DATE '2000-01-01' + x, ldp.oue(1, list_transform(range(100), lambda i: DATE '2000-01-01' + i::INTEGER)))",
+        "(x < 50, ldp.krr(1, [true, false]))",
+    ],
+)
+def test_reports_of_every_structure_are_drawn_in_c(con: DuckDBPyConnection, call: str, in_c_alone: Callable[[], None]) -> None:
+    con.execute("CREATE TABLE t AS SELECT (i % 100)::INTEGER AS x FROM range(10_000) r(i)")
+    perturb = f"SELECT count(*), count(DISTINCT y) > 1 FROM (SELECT ldp.perturb{call} AS y FROM t)"
+    assert con.execute(perturb).fetchall() == [(10_000, True)]  # the first call describes the mechanism
+    in_c_alone()
+    assert con.execute(perturb).fetchall() == [(10_000, True)]
+
+
+def test_reports_as_lists_and_structs_are_estimated(con: DuckDBPyConnection) -> None:
+    """Of 400,000 people half have each of the values 3 and 70: the standard errors of OLH and OUE are below .007."""
+    con.execute("CREATE TABLE t AS SELECT if(i % 2 = 0, 3, 70) AS x FROM range(400_000) r(i)")
+    for mechanism in ("ldp.oue(1, range(100))", "ldp.olh(1, range(100))", "ldp.olh(1, range(100), seeds := 'private')"):
+        con.execute(f"CREATE OR REPLACE TABLE reports AS SELECT ldp.perturb(x, {mechanism}) AS y FROM t")
+        shares = dict(con.execute(f"SELECT value, estimate FROM ldp.estimate(reports, y, {mechanism})").fetchall())
+        for value in range(100):
+            assert abs(shares[value] - (value in {3, 70}) / 2) < 6 * 0.007, (mechanism, value)
+
+
 @pytest.mark.parametrize(("domain", "value"), [("[0, 1, 2, 3]", "0"), ("['a', 'b', 'c', 'd']", "'a'")])
 def test_reports_in_c_have_the_probabilities_of_the_channel(con: DuckDBPyConnection, domain: str, value: str) -> None:
     n, channel = 1_000_000, KeepOrSpread.within(4, Fraction(27182818284, 10**10))
@@ -221,6 +390,45 @@ STATEMENTS = [
     "SELECT ldp.perturb_mixed(nullif(i, 2), i % 2, MAP {0: ldp.krr(32, [0, 1]), 1: ldp.krr(40, [0, 1])}) FROM t",
     "SELECT ldp.perturb_mixed(i, nullif(i, 2), MAP {0: ldp.krr(32, [0, 1, 2]), 1: ldp.krr(40, [0, 1, 2])}) FROM t",
     "SELECT ldp.perturb(x, ldp.krr(32, [0, 1, 2])) FROM (SELECT i AS x FROM t WHERE i > 5)",
+    "SELECT ldp.perturb(DATE '2000-01-01' + i, ldp.krr(32, ['2000-01-01'::DATE, '2000-01-02', '2000-01-03'])) FROM t",
+    "SELECT ldp.perturb(DATE '2000-01-01' + i, ldp.krr(32, [DATE '2000-01-01', DATE '2000-01-02'])) FROM t",
+    "SELECT ldp.perturb(if(i < 2, DATE '2000-01-01', NULL), ldp.krr(32, [DATE '2000-01-01', DATE '2001-01-01'])) FROM t",
+    "SELECT ldp.perturb(CASE WHEN i < 2 THEN DATE '2000-01-01' + i END, ldp.krr(32, [DATE '2000-01-01', DATE '2000-01-02'],"
+    " nulls := 'as:2000-01-02')) FROM t",
+    "SELECT ldp.perturb((DATE '2000-01-01' + i)::TIMESTAMP, ldp.krr(32, [DATE '2000-01-01', DATE '2000-01-02'])) FROM t",
+    "SELECT ldp.perturb(TIMESTAMP '2000-01-01' + to_hours(i), ldp.krr(32, [TIMESTAMP '2000-01-01',"
+    " TIMESTAMP '2000-01-01 01:00:00', TIMESTAMP '2000-01-01 02:00:00'])) FROM t",
+    "SELECT ldp.perturb((TIMESTAMP '2000-01-01' + to_hours(i))::TIMESTAMP_S, ldp.krr(32, [TIMESTAMP '2000-01-01'])) FROM t",
+    "SELECT ldp.perturb(i < 2, ldp.krr(32, [true, false])) FROM t",
+    "SELECT ldp.perturb(CASE WHEN i < 2 THEN i = 0 END, ldp.krr(32, [true, false], nulls := 'as:true')) FROM t",
+    "SELECT ldp.perturb(i < 2, ldp.oue(1, [0, 1])) FROM t",
+    "SELECT ldp.perturb(i::FLOAT, ldp.krr(32, [0, 1, 2])) FROM t",
+    "SELECT ldp.perturb(i / 2, ldp.krr(32, [0, 1, 2])) FROM t",
+    "SELECT ldp.perturb(i::DECIMAL(5, 2), ldp.krr(32, [0, 1, 2])) FROM t",
+    "SELECT ldp.perturb(('c' || i)::ENUM ('c0', 'c1', 'c2'), ldp.krr(32, ['c0', 'c1', 'c2'])) FROM t",
+    "SELECT typeof(ldp.perturb(i::HUGEINT, ldp.stochastic_rounding(1, 0, 2))) FROM t",
+    "SELECT typeof(ldp.perturb(i::DECIMAL(5, 2), ldp.stochastic_rounding(1, 0, 2))) FROM t",
+    "SELECT typeof(ldp.perturb(i / 2, ldp.square_wave(1, 0, 1))) FROM t",
+    "SELECT ldp.perturb(i / 2, ldp.square_wave(1, 0, 0.9)) FROM t",
+    "SELECT ldp.perturb(CASE WHEN i < 2 THEN i END, ldp.square_wave(1, 0, 2)) FROM t",
+    "SELECT ldp.perturb(i, ldp.geometric(32, 0, 2)) FROM t",
+    "SELECT ldp.perturb(i, ldp.geometric(32, 1, 2, outside := 'clip')) FROM t",
+    "SELECT ldp.perturb(CASE WHEN i < 2 THEN i END, ldp.geometric(32, 0, 2, nulls := 'as:2')) FROM t",
+    "SELECT ldp.perturb('c' || i, ldp.oue(1, ['c0', 'c1'])) FROM t",
+    "SELECT len(ldp.perturb('c' || i, ldp.oue(1, ['c0', 'c1', 'c2']))) FROM t",
+    "SELECT len(ldp.perturb(CASE WHEN i < 2 THEN i END, ldp.oue(1, range(100), nulls := 'as:7'))) FROM t",
+    "SELECT ldp.perturb(CASE WHEN i < 2 THEN i END, ldp.oue(1, range(100))) FROM t",
+    "SELECT ldp.perturb(NULL, ldp.oue(1, range(100))) FROM t",
+    "SELECT len(ldp.perturb([i], ldp.oue(1, [[0], [1], [2]]))) FROM t",
+    "SELECT typeof(ldp.perturb(i, ldp.olh(1, range(100)))) FROM t",
+    "SELECT typeof(ldp.perturb(nullif(i, 2), ldp.olh(1, range(100), nulls := 'as:7', seeds := 'private'))) FROM t",
+    "SELECT ldp.perturb(CASE WHEN i < 2 THEN i END, ldp.olh(1, range(100))) FROM t",
+    "SELECT ldp.perturb(i, ldp.olh(1, [0, 1])) FROM t",
+    "SELECT ldp.perturb(i, ldp.matrix([0, 1, 2], [[1e-12, 1 - 2e-12, 1e-12], [1e-12, 1e-12, 1 - 2e-12],"
+    " [1 - 2e-12, 1e-12, 1e-12]])) FROM t",
+    "SELECT len(ldp.perturb_mixed(i, i % 2, MAP {0: ldp.oue(1, [0, 1, 2]), 1: ldp.oue(2, [0, 1, 2])})) FROM t",
+    "SELECT ldp.perturb_mixed(i, i % 2, MAP {0: ldp.geometric(32, 0, 2), 1: ldp.geometric(40, 0, 2)}) FROM t",
+    "SELECT ldp.perturb_mixed(i, i % 2, MAP {0: ldp.krr(32, [0, 1, 2]), 1: ldp.krr(32, [0, 1, 2]::INTEGER[])}) FROM t",
 ]
 _BOTH = f"""
 import sys, duckdb
@@ -256,7 +464,7 @@ def test_a_connection_that_was_opened_before_draws_and_refuses_in_python_what_ot
 def test_an_import_before_that_of_duckdb_is_made_up_for_when_ldpsql_connects() -> None:
     script = "import ldpsql; con = ldpsql.connect(); print(len(con.execute({!r}).fetchall()))"
     functions = "SELECT 1 FROM duckdb_functions() WHERE function_name = '__ldp_perturb_bigint' AND varargs IS NULL"
-    assert run(script.format(functions)).strip() == "8"
+    assert run(script.format(functions)).strip() == "10"
     assert run(script.format(functions), LDPSQL_NATIVE="0").strip() == "0"
 
 
@@ -300,13 +508,13 @@ def test_c_reads_the_numbers_of_a_domain_while_they_are_in_memory() -> None:
     """Other threads run meanwhile, and may write where the array was."""
     read = list[int]()
 
-    def learn(number: int, size: int, spread: int, address: int) -> None:
-        others = [np.full(size, number + spread) for _ in range(50)]
+    def listed(number: int, size: int, address: int) -> int:
+        others = [np.full(size, number) for _ in range(50)]
         read.extend((ctypes.c_int64 * size).from_address(address))
-        assert len(others) == 50
+        return len(others)
 
-    library: Any = SimpleNamespace(ldpsql_learn_whole=learn)
-    in_c._learn_whole(library, next(NUMBERS), KeepOrSpread.within(100, Fraction(3)), list(range(100)))
+    library: Any = SimpleNamespace(ldpsql_list_whole=listed)
+    assert in_c._list_of_whole(library, Domain.of(range(100))) == 50
     assert read == list(range(100))
 
 
@@ -314,7 +522,7 @@ def test_a_forked_process_draws_other_words(con: DuckDBPyConnection) -> None:
     """A column that C draws in a child differs from the one that its parent draws next."""
     values, number = np.arange(100, dtype=np.int64), next(NUMBERS)
     assert KERNELS is not None
-    assert KERNELS.ldpsql_learn_whole(number, 100, TOTAL // 100, values.ctypes.data)
+    learn_krr(number, TOTAL // 100, whole_list(values))
     draw(number, (5, 5), values, None, np.empty(100, np.int64))
     read, write = os.pipe()
     if not (child := os.fork()):

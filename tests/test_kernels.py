@@ -15,7 +15,7 @@ from ldpsql.channels import native
 from ldpsql.channels.hashed import hashed
 from ldpsql.channels.keep_or_spread import ShortWords
 from ldpsql.errors import InternalError
-from ldpsql.mechanisms import TOTAL, IndependentBits
+from ldpsql.mechanisms import TOTAL, IndependentBits, OrthogonalHash
 from tests import seeds
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason="installed without a C compiler, or LDPSQL_NATIVE is 0")
@@ -120,6 +120,24 @@ def test_private_hashes_are_word_for_word_those_of_python(size: int, symbols: in
         np.testing.assert_array_equal(drawn, np.column_stack([words[:WORDS], moved.astype(np.uint64)]))
 
 
+@pytest.mark.parametrize(("size", "symbols"), [(2, 2), (4, 4), (100, 4), (1000, 7), (300, 256)])
+def test_listed_hashes_are_word_for_word_those_of_python(size: int, symbols: int) -> None:
+    spread = int(TOTAL / (symbols + 1.7))
+    channel = OrthogonalHash(size, KeepOrSpread(symbols, TOTAL - (symbols - 1) * spread, spread))
+    assert channel.hashes is not None
+    thresholds = [seed * channel.numbers[3] for seed in range(channel.seeds)] + [TOTAL - 1]
+    for start in range(ROUNDS // 2):
+        values = (seeds.words(WORDS) % np.uint64(size)).astype(np.int32)
+        edges = np.roll(near(thresholds, 4 * len(thresholds)), start * WORDS)[:WORDS]
+        words = np.concatenate([edges, seeds.words(3 * WORDS - len(edges))])
+        drawn = native.listed_hash(values, size, channel.numbers, channel.hashes, words)
+        assert drawn is not None
+        numbers = np.minimum(words[:WORDS] // np.uint64(channel.numbers[3]), np.uint64(channel.seeds - 1)).astype(np.int32)
+        hashes = channel._hash(numbers, values)
+        moved = channel.response._draw(hashes, given(words[WORDS:]), short_words(channel.response))
+        np.testing.assert_array_equal(drawn, numbers * symbols + moved)
+
+
 @pytest.mark.parametrize("value", [3, -1, 2**31 - 1])
 def test_what_would_read_beyond_the_channel_or_the_words_is_refused(value: int) -> None:
     values, half = np.array([0, value], np.int32), TOTAL // 2
@@ -128,6 +146,7 @@ def test_what_would_read_beyond_the_channel_or_the_words_is_refused(value: int) 
         lambda: native.alias(values, np.zeros((3, 2), np.uint64), 1),
         lambda: native.bits(values, 3, half, half // 2),
         lambda: native.private_hash(values, 3, 2, half // 2),
+        lambda: native.listed_hash(values, 3, (2, half // 2, 3, TOTAL // 3), np.zeros(9, np.uint8)),
     ):
         with pytest.raises(InternalError):
             draw()

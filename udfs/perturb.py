@@ -59,8 +59,9 @@ def _each(column: pa.Array, handles: pa.Array, to_column: ToColumn, kind: pa.Dat
         mechanism = certify(drawing(first, len(column)))
         with naming_column(first):
             if to_column is CertifiedMechanism.shown:
-                return mechanism.perturb(column)
-            drawn = to_column(mechanism, mechanism.draw(column))
+                drawn = mechanism.perturb(column)
+            else:
+                drawn = to_column(mechanism, mechanism.draw(column))
         learn(first, mechanism)
         return drawn
     by_row = handles.to_numpy(zero_copy_only=False)
@@ -70,9 +71,8 @@ def _each(column: pa.Array, handles: pa.Array, to_column: ToColumn, kind: pa.Dat
         raise NotPrivate("the domain changes from row to row", "declare one domain; only epsilon may differ between users")
     drawn = [mechanism.draw(column.take(pa.array(at))) for mechanism, at in zip(mechanisms, rows, strict=True)]
     parts = [to_column(mechanism, part) for mechanism, part in zip(mechanisms, drawn, strict=True)]
-    if to_column is not CertifiedMechanism.shown:
-        for at, mechanism in zip(rows, mechanisms, strict=True):
-            learn(int(by_row[at[0]]), mechanism)
+    for at, mechanism in zip(rows, mechanisms, strict=True):
+        learn(int(by_row[at[0]]), mechanism)
     back = np.empty(len(column), dtype=np.int64)
     back[np.concatenate(rows)] = np.arange(len(column))
     return pa.concat_arrays([plain(part) for part in parts]).take(pa.array(back))

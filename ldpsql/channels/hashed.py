@@ -314,8 +314,24 @@ class OrthogonalHash(HashChannel):
         seeds, y = np.divmod(drawn.astype(np.int64), self.response.size)
         return np.asarray(self._hash(seeds, np.full(len(seeds), value)) == y)
 
+    @property
+    def numbers(self) -> tuple[int, int, int, int]:
+        """What C draws with: the number of symbols, the weight of each other one, the number of seeds, the weight of each."""
+        return self.response.size, self.response.spread, self.seeds, self._step
+
+    @property
+    def hashes(self) -> NDArray[np.uint8] | None:
+        """The table that C draws with: the hashes of all values under all functions; None if they are too many."""
+        return self._table if self._table is not None and self._table.dtype == np.uint8 else None
+
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
         """Draw a function, then respond with the hash: two words each."""
+        drawn = None
+        if words is random_words and self.hashes is not None:
+            drawn = native.listed_hash(values, self.size, self.numbers, self.hashes)
+        return self._draw(values, words) if drawn is None else drawn
+
+    def _draw(self, values: Codes, words: Words) -> Codes:
         steps = words(len(values)) // np.uint64(self._step)
         seeds = np.minimum(steps, np.uint64(self.seeds - 1)).astype(np.int32)
         return seeds * np.int32(self.response.size) + self.response.draw(self._hash(seeds, values), words)

@@ -85,6 +85,15 @@ class Numbers(Domain, ABC):
         )
         return certain, possible
 
+    @property
+    @abstractmethod
+    def placing(self) -> tuple[float, ...]:
+        """How positions are computed, as seven numbers.
+
+        These are low and high; the width of a step; how far from the next step a number may lie, in steps, 0 for whole numbers
+        only; the last step; the steps to a bin; and the number of bins of which each holds all numbers between two steps, or 0.
+        """
+
     @abstractmethod
     def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return the position of every number, and whether it is in the domain."""
@@ -116,6 +125,11 @@ class Whole(Numbers):
         if margin is None:
             return between(wide(low), wide(high))
         return between(f"{wide(low)} - {whole(margin)}", f"{wide(high)} + {whole(margin)}")
+
+    @property
+    def placing(self) -> tuple[float, ...]:
+        """Steps of 1."""
+        return self._low, self._high, 1, 0, self._high - self._low, 1, 0
 
     def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         if self.clip:
@@ -155,6 +169,11 @@ class Bins(Numbers):
     def sql_numbers(count: str) -> str:
         """Return the list of the numbers of the bins in SQL, from 0."""
         return counted(quoted(count))
+
+    @property
+    def placing(self) -> tuple[float, ...]:
+        """Bins that begin at steps."""
+        return self._low, self._high, self._width, 0, len(self), 1, len(self)
 
     def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         if self.clip:
@@ -221,6 +240,11 @@ class Steps(Numbers):
     def sql_numbers(low: str, high: str, step: str, most: str) -> str:
         """Return the list of the numbers of the bins in SQL, from 0."""
         return counted(sql_steps_to_bins(low, high, step, most)[1])
+
+    @property
+    def placing(self) -> tuple[float, ...]:
+        """Bins of steps."""
+        return self._low, self._high, self._step, _OFF_STEP, self._last, self._each, 0
 
     def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         if self.clip:

@@ -3,24 +3,47 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from ldpsql.channels import KeepOrSpread
+from ldpsql.channels import Convolution, DenseChannel, IndependentBits, KeepOrSpread, OrthogonalHash, PrivateHash
+from ldpsql.channels.costs import VECTOR
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.ranges import Numbers
 from ldpsql.engine.door import open_door
-from ldpsql.errors import InternalError, Interrupted, LdpError
+from ldpsql.errors import InternalError, Interrupted, InvalidParameter, LdpError
 from ldpsql.errors.boundary import internal
 from ldpsql.mechanisms.base import CertifiedMechanism
+from ldpsql.reports import HashReports, ListedHashReports, SetReports
 
-TYPES = {2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16", 8: "uint32", 9: "uint64", 17: "string"}
-_MOST_NUMBERS = 1 << 24  # from the smallest to the largest number of a domain
-_MOST_OCTETS = 1 << 28  # of all domains together, which C keeps as long as the process lives
-_LEARNT: dict[int, int] = {}  # octets by handle
+# The types of columns by their numbers in DuckDB.
+_WIDTHS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+TYPES = dict(enumerate(("bool", *_WIDTHS, "float32", "float64", "timestamp[us]", "date32"), 1)) | {17: "string"}
+_NUMBERS = {pa.type_for_alias(name): number for number, name in TYPES.items()}
+_STORED = TYPES | {1: "uint8", 12: "int64", 13: "int32"}  # as what DuckDB stores a value
+_TEXT, _WORDS, _HASHED = 17, 24, 25
+_MOST_SPAN = 1 << 24  # from the least to the most of a list of numbers that is looked up by subtraction
+_MOST_OCTETS = 1 << 28  # of all lists and tables together, which C keeps as long as the process lives
+_HELD: list[int] = []  # octets of each
+_LEARNT: set[int] = set()  # handles
+_LISTS: dict[Hashable, int | None] = {}  # where C has a list of values: by the domain, or by how numbers are placed
+# How a channel draws in C: the number of its structure in door.c, its whole numbers, and its table.
+_Recipe: TypeAlias = tuple[int, tuple[int, ...], NDArray[Any] | None]
+_RECIPES: dict[type, Callable[[Any], _Recipe]] = {
+    KeepOrSpread: lambda channel: (0, (channel.spread,), None),
+    DenseChannel: lambda channel: (1, (channel.tables.bits,), channel.tables.packed),
+    Convolution: lambda channel: (2, (channel.tables.bits, channel.outputs), channel.tables.packed),
+    IndependentBits: lambda channel: (3, (channel.own, channel.other), None),
+    PrivateHash: lambda channel: (4, (channel.response.size, channel.response.spread), None),
+    OrthogonalHash: lambda channel: (4, channel.numbers, channel.hashes),
+}
+_FORMS = {IndependentBits: SetReports, PrivateHash: HashReports, OrthogonalHash: ListedHashReports}  # others list their reports
 
 
 @cache
@@ -29,16 +52,19 @@ def kernels() -> ctypes.CDLL | None:
     library = open_door()
     if isinstance(library, str):
         return None
-    number, whole, array = ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p
-    library.ldpsql_learn_whole.argtypes = (number, whole, whole, array)
-    library.ldpsql_learn_text.argtypes = (number, whole, whole, ctypes.c_char_p, array)
+    whole, array = ctypes.c_uint64, ctypes.c_void_p
+    library.ldpsql_list_whole.argtypes = (ctypes.c_int, whole, array)
+    library.ldpsql_list_text.argtypes = (whole, ctypes.c_char_p, array)
+    library.ldpsql_list_interval.argtypes = (whole, array, ctypes.c_bool)
+    library.ldpsql_list_whole.restype = library.ldpsql_list_text.restype = library.ldpsql_list_interval.restype = array
+    library.ldpsql_learn.argtypes = (ctypes.c_int64, ctypes.c_int, array, array, array, array, ctypes.c_size_t)
+    library.ldpsql_learn.restype = ctypes.c_bool
     library.ldpsql_write.argtypes = (array, array, array, array)
-    library.ldpsql_learn_whole.restype = library.ldpsql_learn_text.restype = ctypes.c_bool
     return library
 
 
 def learn(handle: int, mechanism: CertifiedMechanism) -> None:
-    """Draw with a mechanism in C from now on, if it is k-ary randomised response over whole numbers or text.
+    """Draw with a mechanism in C from now on, if its channel has a recipe there, and C can look its values up.
 
     Args:
         handle: the number of the mechanism; draws that a ledger counts have one below 0, and stay in Python.
@@ -47,38 +73,77 @@ def learn(handle: int, mechanism: CertifiedMechanism) -> None:
     """
     if handle in _LEARNT or handle < 0:
         return
-    _LEARNT[handle] = 0
-    channel, values, library = mechanism.channel, mechanism.values, kernels()
-    if library is None or type(channel) is not KeepOrSpread or not isinstance(values, Domain) or mechanism.reports != values:
+    _LEARNT.add(handle)
+    channel, values, reports, library = mechanism.channel, mechanism.values, mechanism.reports, kernels()
+    if library is None or type(channel) not in _RECIPES or not isinstance(values, Domain):
         return
-    kind = values.values.type
-    if not (pa.types.is_string(kind) or pa.types.is_integer(kind)):
+    form = _FORMS.get(type(channel))
+    if not (isinstance(reports, Domain) if form is None else type(reports) is form):
         return
-    if not np.array_equal(values.codes(values.values), np.arange(channel.size)):
+    try:
+        mechanism.check_cost(VECTOR)
+    except InvalidParameter:
+        return  # Python refuses each vector
+    if isinstance(channel, OrthogonalHash) and channel.hashes is None:
         return
-    if pa.types.is_string(kind):
-        _learn_text(library, handle, channel, [text.encode() for text in values.values.to_pylist()])
-    else:
-        _learn_whole(library, handle, channel, values.values.to_pylist())
+    structure, numbers, table = _RECIPES[type(channel)](channel)
+    of_values = _looked_up(library, values)
+    of_reports = _listed(library, reports) if isinstance(reports, Domain) else None
+    table = np.empty(0) if table is None else np.ascontiguousarray(table)
+    if of_values is None or (form is None and of_reports is None) or not _has_room(table.nbytes):
+        return
+    padded = np.array([*numbers, 0, 0, 0], np.uint64)
+    library.ldpsql_learn(handle, structure, of_values, of_reports, padded.ctypes.data, table.ctypes.data, table.nbytes)
 
 
-def _learn_whole(library: ctypes.CDLL, handle: int, channel: KeepOrSpread, numbers: list[int]) -> None:
-    span = max(numbers) - min(numbers)
-    if span < _MOST_NUMBERS and max(numbers) < 1 << 63 and _has_room(handle, 4 * span + 8 * len(numbers)):
-        whole = np.array(numbers, np.int64)  # it must live until C has read it
-        library.ldpsql_learn_whole(handle, channel.size, channel.spread, whole.ctypes.data)
+def _looked_up(library: ctypes.CDLL, values: Domain) -> int | None:
+    """Return where C has a list of the values of a mechanism; None if it cannot look them up."""
+    if not np.array_equal(values.codes(values.values), np.arange(len(values))):
+        return None
+    if not isinstance(values, Numbers):
+        return _listed(library, values)
+    key = (*values.placing, values.clip)
+    if key not in _LISTS:
+        placing = np.array(values.placing, np.float64)  # arrays must live until C has read them
+        _LISTS[key] = library.ldpsql_list_interval(len(values), placing.ctypes.data, values.clip)
+    return _LISTS[key]
 
 
-def _learn_text(library: ctypes.CDLL, handle: int, channel: KeepOrSpread, texts: list[bytes]) -> None:
-    if _has_room(handle, sum(map(len, texts)) + 144 * len(texts)):  # a text has 16 octets, and 4 to 8 slots of 16
-        ends = np.cumsum([len(text) for text in texts], dtype=np.int32)
-        library.ldpsql_learn_text(handle, channel.size, channel.spread, b"".join(texts), ends.ctypes.data)
+def _listed(library: ctypes.CDLL, domain: Domain) -> int | None:
+    """Return where C has a list of the values of a domain; None if there is no such list."""
+    if domain not in _LISTS:
+        _LISTS[domain] = (_list_of_text if pa.types.is_string(domain.type) else _list_of_whole)(library, domain)
+    return _LISTS[domain]
 
 
-def _has_room(handle: int, octets: int) -> bool:
-    if sum(_LEARNT.values()) + octets > _MOST_OCTETS:
+def _list_of_text(library: ctypes.CDLL, domain: Domain) -> int | None:
+    texts = [text.encode() for text in domain.values.to_pylist()]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    if ends[-1] >= 1 << 31 or not _has_room(int(ends[-1]) + 144 * len(texts)):  # a text has 16 octets, and 4 to 8 slots of 16
+        return None
+    narrow = ends.astype(np.int32)
+    address: int | None = library.ldpsql_list_text(len(texts), b"".join(texts), narrow.ctypes.data)
+    return address
+
+
+def _list_of_whole(library: ctypes.CDLL, domain: Domain) -> int | None:
+    number = _NUMBERS.get(domain.type)
+    if number is None or pa.types.is_floating(domain.type):
+        return None
+    stored = domain.values.cast(pa.type_for_alias(_STORED[number]))
+    least, most = pc.min_max(stored).as_py().values()
+    room = 4 * (most - least + 1) if most - least < _MOST_SPAN else 128 * len(stored)  # 4 to 8 slots of 16
+    if most >= 1 << 63 or not _has_room(8 * len(stored) + room):
+        return None
+    whole = stored.cast(pa.int64()).to_numpy()
+    address: int | None = library.ldpsql_list_whole(number, len(whole), whole.ctypes.data)
+    return address
+
+
+def _has_room(octets: int) -> bool:
+    if sum(_HELD) + octets > _MOST_OCTETS:
         return False
-    _LEARNT[handle] = octets
+    _HELD.append(octets)
     return True
 
 
@@ -131,9 +196,10 @@ def drawn_in_python(address: int, functions: Mapping[str, Callable[..., Any]]) -
 
 def _column(call: _Call) -> pa.Array:
     """Return a copy of the values: an Arrow array may outlive the vector."""
-    kind = pa.type_for_alias(TYPES[call.type])
+    kind, stored = pa.type_for_alias(TYPES[call.type]), pa.type_for_alias(_STORED[call.type])
     if not call.ends:
-        return _array(kind, call.count, call.valid, _copied(call.values, call.count * kind.bit_width // 8))
+        column = _array(stored, call.count, call.valid, _copied(call.values, call.count * stored.bit_width // 8))
+        return column if stored == kind else column.cast(kind)
     ends = np.frombuffer(_copied(call.ends, 4 * call.count), np.int32)
     offsets = np.concatenate([np.zeros(1, np.int32), ends])
     return _array(kind, call.count, call.valid, pa.py_buffer(offsets), _copied(call.values, int(ends[-1])))
@@ -157,10 +223,24 @@ def _write(address: int, call: _Call, reports: pa.Array) -> None:
     if library is None or len(reports) != call.count:
         raise InternalError("there are not as many reports as values", "please report the mechanism")
     missing = reports.is_null().to_numpy(zero_copy_only=False).astype(np.uint8)
-    if TYPES[call.out_type] == "string":
+    if call.out_type == _TEXT:
         texts = [text.encode() for text in reports.cast(pa.string()).fill_null("").to_pylist()]
         ends = np.cumsum([len(text) for text in texts], dtype=np.int32)
         library.ldpsql_write(address, b"".join(texts), ends.ctypes.data, missing.ctypes.data)
+        return
+    further = None
+    if call.out_type == _WORDS:
+        numbers = _numbers(reports.flatten(), "uint64")
+        further = np.cumsum(_numbers(reports.value_lengths(), "int32"), dtype=np.int32)
+    elif call.out_type == _HASHED:
+        seeds, symbols = reports.flatten()  # NULL where the report is
+        numbers, further = _numbers(seeds, "uint64"), _numbers(symbols, "uint32")
     else:
-        numbers = np.ascontiguousarray(reports.fill_null(0).to_numpy(zero_copy_only=False), np.dtype(TYPES[call.out_type]))
-        library.ldpsql_write(address, numbers.ctypes.data, None, missing.ctypes.data)
+        numbers = _numbers(reports, _STORED[call.out_type])
+    library.ldpsql_write(address, numbers.ctypes.data, None if further is None else further.ctypes.data, missing.ctypes.data)
+
+
+def _numbers(column: pa.Array, kind: str) -> NDArray[Any]:
+    """Return a column as NumPy stores numbers, 0 for NULL."""
+    numbers = column.cast(pa.type_for_alias(kind)).fill_null(0).to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(numbers, np.dtype(kind))

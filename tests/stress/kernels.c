@@ -7,12 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-int ldpsql_alias(const uint32_t *, size_t, uint64_t, unsigned, const uint64_t *, const uint64_t *, uint32_t *);
-int ldpsql_bits(const uint32_t *, size_t, uint64_t, uint64_t, uint64_t, const uint64_t *, uint64_t *);
-int ldpsql_column(int64_t, int, int, const void *, size_t, const uint64_t *, void *);
+typedef struct list list;
+int ldpsql_column(int64_t, int, int, const void *, size_t, const uint64_t *, void *, uint32_t *);
 int ldpsql_rows(const int64_t *, int, int, const void *, size_t, const uint64_t *, void *);
-bool ldpsql_learn_text(int64_t, uint64_t, uint64_t, const char *, const int32_t *);
-bool ldpsql_learn_whole(int64_t, uint64_t, uint64_t, const int64_t *);
+list *ldpsql_list_whole(int, uint64_t, const int64_t *);
+list *ldpsql_list_text(uint64_t, const char *, const int32_t *);
+list *ldpsql_list_interval(uint64_t, const double *, bool);
+bool ldpsql_learn(int64_t, int, const list *, const list *, const uint64_t *, const void *, size_t);
+int ldpsql_listed_hash(const uint32_t *, size_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, const uint8_t *, const uint64_t *,
+                       uint32_t *);
 int ldpsql_permutation(size_t, size_t, const uint64_t *, uint32_t *);
 int ldpsql_private_hash(const uint32_t *, size_t, uint64_t, uint64_t, uint64_t, const uint64_t *, uint64_t *);
 int ldpsql_random_words(size_t, uint64_t *);
@@ -38,35 +41,69 @@ static void *room(size_t items, size_t octets) {
 	return memory;
 }
 
-enum { RECIPES = 1 << 14, TEXT = 17 };
-static const size_t WIDTHS[] = {[2] = 1, 2, 4, 8, 1, 2, 4, 8};  // of DuckDB's types of whole numbers
+enum { RECIPES = 1 << 14, WHOLE = 5, TEXT = 17, WORDS = 24, HASHED = 25, TYPES = 14 };
+enum { KEEP_OR_SPREAD, ALIAS, NOISE, BITS, HASH };
+static const size_t WIDTHS[TYPES] = {0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 8, 4};  // of DuckDB's types of numbers, times and dates
 
-// Columns of whole numbers of any width, of mechanisms that several threads describe at the same time.
-static void whole_columns(void) {
-	int64_t number = (int64_t)any(RECIPES / 2), low = any(2) ? 0 : -(int64_t)any(200);
-	uint64_t size = 2 + any(30), count = any(3 * BLOCK), gap = 1 + any(3);
-	int64_t *listed = room(size, 8);
+// Keep a list where the sanitizer sees it: nobody frees lists, since vectors point to their text.
+static list *kept(list *made) {
+	static _Atomic(list *) all[1 << 20];
+	static _Atomic size_t count;
+	check(made != NULL, "list");
+	return all[count++ % (1 << 20)] = made;
+}
+
+// Return a number of a recipe of this structure, over values and reports that other threads use as well.
+static int64_t learnt(int structure, list *values, uint64_t size, list *reports) {
+	int64_t number = (int64_t)any(RECIPES);
+	uint64_t numbers[4] = {UINT64_MAX / (size + 1 + any(9)), 0, 0, 0}, table[4 * 64];
+	uint8_t hashes[64 * 7];
+	size_t octets = 0;
+	if (structure == ALIAS || structure == NOISE) {  // 4 reports, each its own alias
+		numbers[0] = 2, numbers[1] = 4, octets = 8 * 4 * (structure == ALIAS ? size : 1);
+		for (int i = 0; i < 4 * 64; i++) table[i] = (any(UINT64_MAX) & ~(uint64_t)3) | (uint64_t)(i % 4);
+	} else if (structure == BITS) {
+		numbers[1] = (1 + any(1 << 12)) << any(52);
+	} else if (structure == HASH) {
+		numbers[0] = 2 + any(9), numbers[1] = UINT64_MAX / (numbers[0] + 1);
+		for (size_t i = 0; i < sizeof hashes; i++) hashes[i] = (uint8_t)any(numbers[0]);
+		if (any(2)) numbers[2] = 7, numbers[3] = UINT64_MAX / 7, octets = size * 7;
+	}
+	const bool listed = structure <= NOISE;
+	ldpsql_learn(number, structure, values, listed ? reports : NULL, numbers, structure == HASH ? (void *)hashes : table, octets);
+	return number;
+}
+
+// Columns of numbers of any width, of mechanisms that several threads describe at the same time.
+static void number_columns(void) {
+	int64_t low = any(2) ? 0 : -(int64_t)any(200), listed[64], few[4] = {-1, 0, 3, 100};
+	uint64_t size = 4 + any(60), count = any(3 * BLOCK), gap = any(9) ? 1 + any(3) : (uint64_t)1 << 40;
 	for (uint64_t i = 0; i < size; i++) listed[i] = low + (int64_t)(i * gap);
-	ldpsql_learn_whole(number, size, UINT64_MAX / (size + 1), listed);
-	int64_t other = (int64_t)any(RECIPES / 2), *numbers = room(count, 8);  // a mechanism of another level
-	ldpsql_learn_whole(other, size, UINT64_MAX / (size + 9), listed);
+	double bins = (double)size * (double)any(2), placing[] = {(double)low, (double)low + (double)size, 1, any(2) ? 1e-6 : 0, (double)size - 1, 1, bins};
+	int kind = any(2) ? WHOLE : (int[]){1, 12, 13}[any(3)], structure = (int)any(5);
+	list *values = any(2) ? kept(ldpsql_list_interval(size, placing, any(2))) : kept(ldpsql_list_whole(kind, size, listed));
+	list *reports = structure == KEEP_OR_SPREAD ? kept(ldpsql_list_whole(kind, size, listed)) : kept(ldpsql_list_whole(WHOLE, 4, few));
+	int64_t number = learnt(structure, values, size, reports), other = any(2) ? learnt(structure, values, size, reports) : (int64_t)any(RECIPES);
+	int64_t *numbers = room(count, 8);
 	for (uint64_t i = 0; i < count; i++) numbers[i] = any(2) ? number : other;
 	if (count && !any(4)) numbers[any(count)] = (int64_t)any(UINT64_MAX);
-	int type = 2 + (int)any(8), out = 2 + (int)any(8);
-	uint8_t *column = room(count, WIDTHS[type]), *reports = room(count, WIDTHS[out]);
+	int type = 1 + (int)any(TYPES - 1), out = structure < BITS ? 1 + (int)any(TYPES - 1) : structure == BITS ? WORDS : HASHED;
+	if (out == 10 || out == 11) out = WHOLE;
+	uint8_t *column = room(count, WIDTHS[type]);
 	for (uint64_t i = 0; i < count * WIDTHS[type]; i++) column[i] = any(4) ? 0 : (uint8_t)any(256);
-	ldpsql_column(number, type, out, column, count, NULL, reports);
-	ldpsql_column((int64_t)any(UINT64_MAX), type, out, column, count, NULL, reports);
-	ldpsql_rows(numbers, type, out, column, count, NULL, reports);
-	check(ldpsql_column(number, type, TEXT, column, count, NULL, reports) == OUTSIDE, "whole numbers as text");
-	free(listed), free(numbers), free(column), free(reports);
+	uint64_t *to = room(count, 8);
+	uint32_t *second = room(count, 4);
+	ldpsql_column(number, type, out, column, count, NULL, to, second);
+	ldpsql_column((int64_t)any(UINT64_MAX), type, out, column, count, NULL, to, second);
+	ldpsql_rows(numbers, type, out, column, count, NULL, to);
+	check(ldpsql_column(number, type, TEXT, column, count, NULL, to, second) == OUTSIDE, "numbers as text");
+	free(numbers), free(column), free(to), free(second);
 }
 
 // A text of DuckDB: of up to 12 octets it is in it, of more behind an address.
 typedef struct { uint32_t length; char start[4]; union { char rest[8]; char *octets; } end; } text;
 
 static void text_columns(void) {
-	int64_t number = RECIPES / 2 + (int64_t)any(RECIPES / 2);
 	uint64_t size = 2 + any(30), count = any(3 * BLOCK);
 	int32_t *ends = room(size, 4);
 	char *octets = room(30 * size, 1);
@@ -74,7 +111,8 @@ static void text_columns(void) {
 		memset(octets + at, 'a', i);
 		ends[i] = (int32_t)(at += i);
 	}
-	ldpsql_learn_text(number, size, UINT64_MAX / (size + 1), octets, ends);
+	list *values = kept(ldpsql_list_text(size, octets, ends));
+	int64_t number = learnt(KEEP_OR_SPREAD, values, size, values), other = learnt(KEEP_OR_SPREAD, values, size, values);
 	text *column = room(count, sizeof *column), *reports = room(count, sizeof *reports);
 	bool strange = count && !any(4);
 	for (uint64_t i = 0; i < count; i++) {
@@ -83,20 +121,19 @@ static void text_columns(void) {
 		if (length > 12) memset(column[i].end.octets = room(length, 1), 'a', length);
 		else memset(column[i].start, 'a', length);
 	}
-	if (ldpsql_column(number, TEXT, TEXT, column, count, NULL, reports) == DRAWN)
+	if (ldpsql_column(number, TEXT, TEXT, column, count, NULL, reports, NULL) == DRAWN)
 		for (uint64_t i = 0; i < count; i++) check(reports[i].length < 32, "texts");
-	int64_t other = RECIPES / 2 + (int64_t)any(RECIPES / 2), *numbers = room(count, 8);
-	ldpsql_learn_text(other, size, UINT64_MAX / (size + 9), octets, ends);
+	int64_t *numbers = room(count, 8);
 	for (uint64_t i = 0; i < count; i++) numbers[i] = any(2) ? number : other;
 	if (ldpsql_rows(numbers, TEXT, TEXT, column, count, NULL, reports) == DRAWN)
 		for (uint64_t i = 0; i < count; i++) check(reports[i].length < 32, "texts of levels");
-	check(ldpsql_column(number, TEXT, 5, column, count, NULL, reports) == OUTSIDE, "text as whole numbers");
+	check(ldpsql_column(number, TEXT, WHOLE, column, count, NULL, reports, NULL) == OUTSIDE, "text as whole numbers");
 	for (uint64_t i = 0; i < count; i++) if (column[i].length > 12) free(column[i].end.octets);
 	free(ends), free(octets), free(numbers), free(column), free(reports);
 }
 
 static void one_round(void) {
-	whole_columns();
+	number_columns();
 	text_columns();
 	size_t count = any(3) ? any(3 * BLOCK) : any(4);
 	uint64_t size = 2 + any(any(2) ? 300 : 70000), symbols = 2 + any(30), table_rows = 2 + any(20), width = (size + 63) / 64;
@@ -119,6 +156,12 @@ static void one_round(void) {
 	check(ldpsql_private_hash(values, count, size, symbols, 1 + any(UINT64_MAX / (symbols + 1)), source, words) ==
 	          (outside ? OUTSIDE : DRAWN), "hashes");
 	for (size_t i = 0; i < count && !outside; i++) check(words[2 * i + 1] < symbols, "hashes");
+	uint8_t *hashes = room(3 * size, 1);
+	for (size_t i = 0; i < 3 * size; i++) hashes[i] = (uint8_t)(i % symbols);
+	check(ldpsql_listed_hash(values, count, size, symbols, UINT64_MAX / (symbols + 1), 3, UINT64_MAX / 3, hashes, source, reports) ==
+	          (outside ? OUTSIDE : DRAWN), "listed hashes");
+	for (size_t i = 0; i < count && !outside; i++) check(reports[i] < 3 * symbols, "listed hashes");
+	free(hashes);
 	uint64_t *y = room(count, 8);
 	for (size_t i = 0; i < count; i++) y[i] = any(symbols);
 	ldpsql_hash_sets(given, y, count, size, symbols, octets);

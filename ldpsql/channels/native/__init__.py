@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ldpsql.errors import InternalError
 
 LIBRARY = Path(__file__).with_name("kernels.library")  # with the ending .so, `pkgutil` takes it for a module of Python
-_VERSION = 4  # of the calls below; a library of another version, left by an earlier installation, is not used
+_VERSION = 5  # of the calls below; a library of another version, left by an earlier installation, is not used
 _WHOLE, _COUNT, _ARRAY = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
 _ARGUMENTS = {
     "random_words": (_COUNT, _ARRAY),
@@ -29,6 +29,7 @@ _ARGUMENTS = {
     "bits": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
     "permutation": (_COUNT, _COUNT, _ARRAY, _ARRAY),
     "private_hash": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
+    "listed_hash": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY, _ARRAY),
 }
 _FAILURES = {  # by what a kernel returns: see kernels.h
     1: ("the operating system gives no random key", "ldpsql doctor checks the random source"),
@@ -146,6 +147,31 @@ def private_hash(
     """Return the reports of `PrivateHash`, shape (values, 2), from up to three words for each value."""
     out, words = np.empty((len(values), 2), np.uint64), _address(given, 3 * len(values))
     return _drawn("private_hash", values, (size, symbols, spread), out, words)
+
+
+def listed_hash(
+    values: NDArray[np.int32],
+    size: int,
+    numbers: tuple[int, int, int, int],
+    table: NDArray[np.uint8],
+    given: NDArray[np.uint64] | None = None,
+) -> NDArray[np.int32] | None:
+    """Return the reports of `OrthogonalHash`.
+
+    Args:
+        values: positions of values.
+        size: the number of values.
+        numbers: see `OrthogonalHash.numbers`.
+        table: the hashes of all values under each seed.
+        given: up to three words for each value; by default random ones.
+
+    """
+    symbols, _, seeds, _ = numbers
+    hashes = np.ascontiguousarray(table, np.uint8)
+    if hashes.size != seeds * size or symbols > 256:
+        raise ValueError("a table has the hashes of all values under each seed")
+    out, words = np.empty(len(values), np.int32), _address(given, 3 * len(values))
+    return _drawn("listed_hash", values, (size, *numbers, hashes.ctypes.data), out, words)
 
 
 def _address(given: NDArray[np.uint64] | None, needed: int) -> int | None:

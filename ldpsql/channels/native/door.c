@@ -1,4 +1,4 @@
-// The scalar functions of DuckDB that draw in C: the same names as those in Python, for columns of whole numbers and of text.
+// The scalar functions of DuckDB that draw in C: the same names as those in Python, for columns of the types in COLUMNS.
 //
 // They draw ordinary vectors of mechanisms that `learn` has described. All else goes to Python: NULL and values outside of the
 // domain, several domains, draws that a ledger counts, mechanisms without a recipe. So rules and messages are those of Python.
@@ -7,6 +7,7 @@
 #endif
 #include "kernels.h"
 #include <dlfcn.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +20,12 @@ typedef union {  // a text: up to 12 octets are in it
 	struct { uint32_t length; char prefix[4]; const char *octets; } far;
 } string;
 static inline const char *octets_of(const string *s) { return s->near.length <= 12 ? s->near.octets : s->far.octets; }
+typedef struct { uint64_t offset, length; } entry;  // a list, in the vector of the items of all lists
 typedef void (*function)(handle info, handle chunk, handle out);
 #define DUCKDB(X) \
 	X(int, connect, (handle, handle *)) X(void, disconnect, (handle *)) X(int, register_static_extension, (int32_t (*)(void *))) \
 	X(handle, create_logical_type, (int)) X(void, destroy_logical_type, (handle *)) X(handle, create_scalar_function, (void)) \
+	X(handle, create_list_type, (handle)) X(handle, create_struct_type, (handle *, const char **, uint64_t)) \
 	X(void, destroy_scalar_function, (handle *)) X(void, scalar_function_set_name, (handle, const char *)) \
 	X(void, scalar_function_add_parameter, (handle, handle)) X(void, scalar_function_set_return_type, (handle, handle)) \
 	X(void, scalar_function_set_volatile, (handle)) X(void, scalar_function_set_special_handling, (handle)) \
@@ -33,30 +36,47 @@ typedef void (*function)(handle info, handle chunk, handle out);
 	X(uint64_t, data_chunk_get_size, (handle)) X(handle, data_chunk_get_vector, (handle, uint64_t)) \
 	X(void *, vector_get_data, (handle)) X(uint64_t *, vector_get_validity, (handle)) \
 	X(void, vector_ensure_validity_writable, (handle)) X(void, validity_set_row_invalid, (uint64_t *, uint64_t)) \
-	X(void, vector_assign_string_element_len, (handle, uint64_t, const char *, uint64_t))
+	X(void, vector_assign_string_element_len, (handle, uint64_t, const char *, uint64_t)) \
+	X(handle, list_vector_get_child, (handle)) X(int, list_vector_reserve, (handle, uint64_t)) \
+	X(int, list_vector_set_size, (handle, uint64_t)) X(handle, struct_vector_get_child, (handle, uint64_t))
 #define MEMBER(result, name, parameters) result(*name) parameters;
 static struct { DUCKDB(MEMBER) } duckdb;
 
-enum { TINYINT = 2, SMALLINT, INTEGER, BIGINT, UTINYINT, USMALLINT, UINTEGER, UBIGINT, VARCHAR = 17, TYPES };
+enum {
+	BOOLEAN = 1, TINYINT, SMALLINT, INTEGER, BIGINT, UTINYINT, USMALLINT, UINTEGER, UBIGINT, FLOAT, DOUBLE, TIMESTAMP, DATE,
+	VARCHAR = 17, WORDS = 24, HASHED = 25, TYPES  // WORDS is LIST, of UBIGINT; HASHED is STRUCT(seed UBIGINT, y UINTEGER)
+};
 #define WHOLE(X) \
-	X(TINYINT, int8_t, "tinyint") X(SMALLINT, int16_t, "smallint") X(INTEGER, int32_t, "integer") X(BIGINT, int64_t, "bigint") \
-	X(UTINYINT, uint8_t, "utinyint") X(USMALLINT, uint16_t, "usmallint") X(UINTEGER, uint32_t, "uinteger") X(UBIGINT, uint64_t, "ubigint")
+	X(BOOLEAN, uint8_t) X(TINYINT, int8_t) X(SMALLINT, int16_t) X(INTEGER, int32_t) X(BIGINT, int64_t) X(UTINYINT, uint8_t) \
+	X(USMALLINT, uint16_t) X(UINTEGER, uint32_t) X(UBIGINT, uint64_t) X(TIMESTAMP, int64_t) X(DATE, int32_t)
+static const uint8_t widths[TYPES] = {0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 8, 4, [VARCHAR] = sizeof(string), [HASHED] = 8};
+static const char *const names[TYPES] = {
+	NULL, "boolean", "tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint", NULL, NULL,
+	"timestamp", "date", [VARCHAR] = "varchar", [WORDS] = "words", [HASHED] = "hashed"};
 
-// --- recipes: how a mechanism draws. They are never freed, because vectors may point to the text of their reports.
-enum { RECIPES = 1 << 14, NONE = UINT32_MAX };
+static bool is_whole(int type) { return type >= TINYINT && type <= UBIGINT; }
+static bool is_number(int type) { return type >= TINYINT && type <= DOUBLE; }
+
+// --- lists of values and of reports, each shared by all mechanisms over it. They are never freed, as vectors point to their text.
+enum { RECIPES = 1 << 14, MOST_SPAN = 1 << 24, NONE = UINT32_MAX };
 typedef struct { const char *at; uint32_t length, place; } slot;
-typedef struct recipe {
-	uint64_t size, spread;
-	const struct recipe *alike;  // the first over the same values in the same order, often itself
-	int64_t least, most, low;   // of whole numbers: the smallest, the largest, and that of places[0]
-	uint64_t span;              // of so many numbers from `low` on the places are known
-	uint32_t *places;           // NONE for a number that is not listed
+typedef struct {
+	double low, high, step, off, last, each;  // off: how far from the next step, in steps, 0 for whole numbers; each: steps a bin
+	double bins;                              // that hold all numbers between two steps; 0 if numbers lie on steps
+	bool clip;                                // numbers beyond an end stand for the end
+} interval;
+typedef struct {
+	int type;  // of text, booleans, dates, timestamps; BIGINT for all whole numbers, DOUBLE for an interval
+	uint64_t size;
+	int64_t least, most;  // of whole numbers
+	uint64_t span;        // from the least to the most; 0 if they are looked up in the slots
+	uint32_t *places;     // of so many numbers from the least on; NONE for one that is not listed
 	int64_t *values;
-	uint64_t mask;              // of text: mask + 1 slots, of which at least half are empty
+	uint64_t mask;  // mask + 1 slots, of which at least half are empty
 	slot *slots;
 	string *texts;
-} recipe;
-static _Atomic(recipe *) recipes[RECIPES];
+	interval within;
+} list;
 
 static inline uint64_t hash_of(const char *text, uint32_t length) {
 	uint64_t hash = length, word;
@@ -69,172 +89,250 @@ static inline uint64_t hash_of(const char *text, uint32_t length) {
 	return splitmix(hash ^ word);
 }
 
-static bool same_values(const recipe *a, const recipe *b) {
-	if (a->size != b->size || !a->values != !b->values) return false;
-	if (a->values) return !memcmp(a->values, b->values, 8 * a->size);
-	for (uint64_t i = 0; i < a->size; i++) {
-		uint32_t length = a->texts[i].near.length;
-		if (length != b->texts[i].near.length || memcmp(octets_of(a->texts + i), octets_of(b->texts + i), length)) return false;
-	}
-	return true;
+static inline uint32_t found(const list *l, const char *text, uint32_t length) {
+	uint64_t at = hash_of(text, length) & l->mask;
+	for (; l->slots[at].at; at = (at + 1) & l->mask)
+		if (l->slots[at].length == length && !memcmp(l->slots[at].at, text, length)) return l->slots[at].place;
+	return NONE;
 }
 
-static bool publish(int64_t number, recipe *r) {
-	recipe *none = NULL;
-	r->alike = r;
-	for (int i = 0; i < RECIPES && r->alike == r; i++) {
-		const recipe *other = atomic_load(&recipes[i]);
-		if (other && same_values(r, other)) r->alike = other->alike;
-	}
-	if (atomic_compare_exchange_strong(&recipes[number], &none, r)) return true;
-	free(r->places), free(r->values), free(r->slots), free(r->texts), free(r);
-	return false;
+static void put(list *l, const char *text, uint32_t length, uint64_t place) {
+	uint64_t at = hash_of(text, length) & l->mask;
+	while (l->slots[at].at) at = (at + 1) & l->mask;
+	l->slots[at] = (slot){text, length, (uint32_t)place};
 }
 
-// Describe k-ary randomised response over `size` distinct whole numbers whose largest is at most 2^24 above the smallest.
-EXPORT bool ldpsql_learn_whole(int64_t number, uint64_t size, uint64_t spread, const int64_t *values) {
-	recipe *r = calloc(1, sizeof *r);
-	if (!r || number < 0 || number >= RECIPES || !size) return free(r), false;
-	r->size = size, r->spread = spread, r->least = r->most = values[0];
+static bool make_slots(list *l) {
+	for (l->mask = 3; l->mask < 4 * l->size; l->mask = 2 * l->mask + 1) {}
+	return (l->slots = calloc(l->mask + 1, sizeof *l->slots));
+}
+
+static list *without(list *l) {
+	free(l->places), free(l->values), free(l->slots), free(l->texts), free(l);
+	return NULL;
+}
+
+// Return a list of distinct whole numbers, or of what DuckDB stores as such; NULL without memory.
+EXPORT list *ldpsql_list_whole(int type, uint64_t size, const int64_t *values) {
+	list *l = calloc(1, sizeof *l);
+	if (!l || !size || size >= NONE) return free(l), NULL;
+	l->type = is_whole(type) ? BIGINT : type, l->size = size, l->least = l->most = values[0];
 	for (uint64_t i = 0; i < size; i++) {
-		r->least = values[i] < r->least ? values[i] : r->least;
-		r->most = values[i] > r->most ? values[i] : r->most;
+		l->least = values[i] < l->least ? values[i] : l->least;
+		l->most = values[i] > l->most ? values[i] : l->most;
 	}
-	r->low = r->least, r->span = (uint64_t)r->most - (uint64_t)r->least + 1;
-	if (!r->span || r->span > (uint64_t)1 << 24) return free(r), false;
-	r->places = malloc(4 * r->span), r->values = malloc(8 * size);
-	if (!r->places || !r->values) return free(r->places), free(r->values), free(r), false;
-	memset(r->places, 0xff, 4 * r->span);
-	memcpy(r->values, values, 8 * size);
-	for (uint64_t i = 0; i < size; i++) r->places[(uint64_t)values[i] - (uint64_t)r->low] = (uint32_t)i;
-	return publish(number, r);
+	l->span = (uint64_t)l->most - (uint64_t)l->least + 1;
+	if (l->span > MOST_SPAN) l->span = 0;
+	if (!(l->values = malloc(8 * size))) return without(l);
+	memcpy(l->values, values, 8 * size);
+	if (!l->span) {
+		if (!make_slots(l)) return without(l);
+		for (uint64_t i = 0; i < size; i++) put(l, (const char *)(l->values + i), 8, i);
+		return l;
+	}
+	if (!(l->places = malloc(4 * l->span))) return without(l);
+	memset(l->places, 0xff, 4 * l->span);
+	for (uint64_t i = 0; i < size; i++) l->places[(uint64_t)values[i] - (uint64_t)l->least] = (uint32_t)i;
+	return l;
 }
 
-// The same over distinct texts, which follow each other: text i ends before ends[i].
-EXPORT bool ldpsql_learn_text(int64_t number, uint64_t size, uint64_t spread, const char *text, const int32_t *ends) {
-	if (number < 0 || number >= RECIPES || !size) return false;
-	uint64_t slots = 4;
-	while (slots < 4 * size) slots *= 2;
-	recipe *r = calloc(1, sizeof *r);
-	char *own = malloc((size_t)ends[size - 1] + 1);
-	if (!r || !own) return free(r), free(own), false;
-	r->size = size, r->spread = spread, r->mask = slots - 1;
-	r->slots = calloc(slots, sizeof *r->slots), r->texts = calloc(size, sizeof *r->texts);
-	if (!r->slots || !r->texts) return free(r->slots), free(r->texts), free(r), free(own), false;
+// Return a list of distinct texts, which follow each other: text i ends before ends[i].
+EXPORT list *ldpsql_list_text(uint64_t size, const char *text, const int32_t *ends) {
+	list *l = size && size < NONE ? calloc(1, sizeof *l) : NULL;
+	char *own = l ? malloc((size_t)ends[size - 1] + 1) : NULL;
+	if (!l || !own) return free(l), NULL;
+	l->type = VARCHAR, l->size = size;
+	if (!make_slots(l) || !(l->texts = calloc(size, sizeof *l->texts))) return free(own), without(l);
 	memcpy(own, text, (size_t)ends[size - 1]);
 	for (uint64_t i = 0; i < size; i++) {
 		const char *at = own + (i ? ends[i - 1] : 0);
 		uint32_t length = (uint32_t)(own + ends[i] - at);
-		uint64_t place = hash_of(at, length) & r->mask;
-		while (r->slots[place].at) place = (place + 1) & r->mask;
-		r->slots[place] = (slot){at, length, (uint32_t)i};
-		r->texts[i].near.length = length;
-		if (length <= 12) memcpy(r->texts[i].near.octets, at, length);
-		else memcpy(r->texts[i].far.prefix, at, 4), r->texts[i].far.octets = at;
+		put(l, at, length, i);
+		l->texts[i].near.length = length;
+		if (length <= 12) memcpy(l->texts[i].near.octets, at, length);
+		else memcpy(l->texts[i].far.prefix, at, 4), l->texts[i].far.octets = at;
 	}
-	if (publish(number, r)) return true;
-	return free(own), false;
+	return l;
 }
 
-// --- columns
-#define READ(TYPE, C, name)                                                                     \
-	case TYPE:                                                                                  \
-		for (size_t i = 0; i < rows; i++) {                                                     \
-			C value = ((const C *)column)[i];                                                   \
-			uint64_t above = (uint64_t)value - (uint64_t)r->low;                                \
-			bool inside = above < r->span && (TYPE != UBIGINT || (int64_t)value >= 0);          \
-			places[i] = inside ? r->places[above] : NONE;                                       \
-		}                                                                                       \
-		return;
-
-static void places_of(const recipe *r, int type, const void *column, size_t rows, uint32_t *places) {
-	switch (type) {
-		WHOLE(READ)
-	}
-	for (size_t i = 0; i < rows; i++) {
-		const string *value = (const string *)column + i;
-		const char *text = octets_of(value);
-		uint32_t length = value->near.length;
-		uint64_t at = hash_of(text, length) & r->mask;
-		for (; r->slots[at].at; at = (at + 1) & r->mask)
-			if (r->slots[at].length == length && !memcmp(r->slots[at].at, text, length)) break;
-		places[i] = r->slots[at].at ? r->slots[at].place : NONE;
-	}
+// Return the list of the values that stand for the numbers of an interval; see `placing` in domains/ranges.py.
+EXPORT list *ldpsql_list_interval(uint64_t size, const double *placing, bool clip) {
+	list *l = calloc(1, sizeof *l);
+	if (!l) return NULL;
+	l->type = DOUBLE, l->size = size;
+	l->within = (interval){placing[0], placing[1], placing[2], placing[3], placing[4], placing[5], placing[6], clip};
+	return l;
 }
 
-#define WRITE(TYPE, C, name) \
-	case TYPE:               \
-		for (size_t i = 0; i < rows; i++) ((C *)out)[i] = (C)r->values[reports[i]]; \
-		return;
+// --- recipes: how a mechanism draws
+enum { KEEP_OR_SPREAD, ALIAS, NOISE, BITS, HASH };
+typedef struct {
+	int structure;
+	const list *values, *reports;  // no reports for words and hashes
+	uint64_t a, b;                 // spread; bits of a table; bits of a table, number of reports; own, other
+	hashing hash;
+	const uint64_t *table;
+} recipe;
+static _Atomic(recipe *) recipes[RECIPES];
 
-static void write_reports(const recipe *r, int type, const uint32_t *reports, size_t rows, void *out) {
-	switch (type) {
-		WHOLE(WRITE)
+// Describe how the mechanism of a handle draws, with a copy of its table, if it has one. For hashes the numbers are symbols,
+// spread, seeds and the step between seeds, the last two 0 if each report draws its own seed. Returns whether it will draw.
+EXPORT bool ldpsql_learn(int64_t number, int structure, const list *values, const list *reports, const uint64_t *numbers,
+                         const void *table, size_t octets) {
+	recipe *r = calloc(1, sizeof *r), *none = NULL;
+	void *own = malloc(octets + 1);
+	if (r && own && number >= 0 && number < RECIPES) {
+		if (octets) memcpy(own, table, octets);
+		*r = (recipe){structure, values, reports, numbers[0], numbers[1], {values->size, numbers[0], numbers[1], numbers[2], numbers[3],
+		                                                               octets ? own : NULL}, own};
+		if (atomic_compare_exchange_strong(&recipes[number], &none, r)) return true;
 	}
-	for (size_t i = 0; i < rows; i++) ((string *)out)[i] = r->texts[reports[i]];
-}
-
-#define HOLDS(TYPE, C, name) \
-	case TYPE: return (int64_t)(C)r->least == r->least && (int64_t)(C)r->most == r->most && (TYPE != UBIGINT || r->least >= 0);
-
-// Return whether the mechanism takes text if the column is text, and its reports fit their type.
-static bool fits(const recipe *r, int type, int out) {
-	if (type == VARCHAR || out == VARCHAR) return type == out && r->slots;
-	if (!r->values) return false;
-	switch (out) {
-		WHOLE(HOLDS)
-	}
-	return false;
-}
-
-static size_t width_of(int type) {
-	static const uint8_t widths[TYPES] = {[TINYINT] = 1, 2, 4, 8, 1, 2, 4, 8, [VARCHAR] = sizeof(string)};
-	return widths[type];
+	return free(r), free(own), false;
 }
 
 static const recipe *recipe_of(int64_t number) { return number < 0 || number >= RECIPES ? NULL : atomic_load(&recipes[number]); }
 
-// Draw a report for each value of a column without NULL; words may be given for one BLOCK of them. Returns OUTSIDE if the
-// mechanism has no recipe for the type or for a value.
-EXPORT int ldpsql_column(int64_t number, int type, int out_type, const void *column, size_t count, const uint64_t *given, void *out) {
+// --- columns
+static inline uint32_t bin_of(const list *l, double x) {
+	const interval *in = &l->within;
+	if (in->clip) x = x < in->low ? in->low : x > in->high ? in->high : x;
+	if (in->bins != 0) {
+		if (!(x >= in->low && x <= in->high)) return NONE;
+		double place = (x - in->low) / in->step;
+		return (uint32_t)(place < in->bins - 1 ? place : in->bins - 1);
+	}
+	double steps = (x - in->low) / in->step, whole = rint(steps);
+	if (!(whole >= 0 && whole <= in->last && fabs(steps - whole) <= in->off) || (in->off == 0 && rint(x) != x)) return NONE;
+	return (uint32_t)((uint64_t)whole / (uint64_t)in->each);
+}
+
+static inline uint32_t place_of(const list *l, int64_t value) {
+	uint64_t above = (uint64_t)value - (uint64_t)l->least;
+	if (l->span) return above < l->span ? l->places[above] : NONE;
+	return found(l, (const char *)&value, 8);
+}
+
+static inline uint32_t place_of_double(const list *l, double value) {
+	bool whole = value >= -0x1p63 && value < 0x1p63 && (double)(int64_t)value == value;
+	return whole ? place_of(l, (int64_t)value) : NONE;
+}
+
+#define EACH(C, place)                                  \
+	for (size_t i = 0; i < rows; i++) {                 \
+		const C value = ((const C *)column)[i];         \
+		places[i] = place;                              \
+	}
+#define READ(TYPE, C)                                                           \
+	case TYPE:                                                                  \
+		if (l->type == DOUBLE) EACH(C, bin_of(l, (double)value))                \
+		else if (TYPE == UBIGINT) EACH(C, (int64_t)value < 0 ? NONE : place_of(l, (int64_t)value)) \
+		else EACH(C, place_of(l, (int64_t)value))                               \
+		return;
+#define READ_DOUBLE(TYPE, C)                                     \
+	case TYPE:                                                   \
+		if (l->type == DOUBLE) EACH(C, bin_of(l, (double)value)) \
+		else EACH(C, place_of_double(l, (double)value))          \
+		return;
+
+static void places_of(const list *l, int type, const void *column, size_t rows, uint32_t *places) {
+	switch (type) {
+		WHOLE(READ)
+		READ_DOUBLE(FLOAT, float)
+		READ_DOUBLE(DOUBLE, double)
+	}
+	EACH(string, found(l, octets_of(&value), value.near.length))
+}
+
+#define WRITE(TYPE, C) \
+	case TYPE:               \
+		for (size_t i = 0; i < rows; i++) ((C *)out)[i] = (C)l->values[reports[i]]; \
+		return;
+
+static void write_reports(const list *l, int type, const uint32_t *reports, size_t rows, void *out) {
+	switch (type) {
+		WHOLE(WRITE)
+	}
+	for (size_t i = 0; i < rows; i++) ((string *)out)[i] = l->texts[reports[i]];
+}
+
+#define HOLDS(TYPE, C) \
+	case TYPE: return (int64_t)(C)l->least == l->least && (int64_t)(C)l->most == l->most && (TYPE != UBIGINT || l->least >= 0);
+
+// Return whether the mechanism takes columns of the first type, and the second holds its reports.
+static bool fits(const recipe *r, int type, int out) {
+	const list *l = r->reports;
+	if (is_number(type) ? r->values->type != BIGINT && r->values->type != DOUBLE : r->values->type != type) return false;
+	if (!l) return out == (r->structure == BITS ? WORDS : HASHED);
+	if (is_whole(out) ? l->type != BIGINT : l->type != out) return false;
+	switch (out) {
+		WHOLE(HOLDS)
+	}
+	return out == VARCHAR;
+}
+
+// Draw the positions of reports in their list, for at most BLOCK values.
+static int positions(const recipe *r, const uint32_t *places, size_t rows, const uint64_t *given, uint32_t *reports) {
+	const uint64_t size = r->values->size;
+	if (r->structure == KEEP_OR_SPREAD) return ldpsql_keep_or_spread(places, rows, size, r->a, given, reports);
+	if (r->structure == ALIAS) return ldpsql_alias(places, rows, size, (unsigned)r->a, r->table, given, reports);
+	static const uint32_t same[BLOCK];
+	for (size_t i = 0; i < rows; i++) if (places[i] >= size) return OUTSIDE;
+	int failure = ldpsql_alias(same, rows, 1, (unsigned)r->a, r->table, given, reports);
+	for (size_t i = 0; i < rows; i++) {
+		int64_t moved = (int64_t)reports[i] + places[i] - (int64_t)(size - 1), most = (int64_t)r->b - 1;
+		reports[i] = (uint32_t)(moved < 0 ? 0 : moved > most ? most : moved);
+	}
+	return failure;
+}
+
+// Draw a report for each value of a column without NULL; words may be given for one BLOCK of them. The symbols of hashes go to
+// `second`. Returns OUTSIDE if the mechanism has no recipe for the type or for a value.
+EXPORT int ldpsql_column(int64_t number, int type, int out_type, const void *column, size_t count, const uint64_t *given, void *out,
+                         uint32_t *second) {
 	const recipe *r = recipe_of(number);
 	if (!r || !fits(r, type, out_type)) return OUTSIDE;
+	const size_t width = out_type == WORDS ? 8 * words_of(r->values->size) : widths[out_type];
 	uint32_t places[BLOCK], reports[BLOCK];
 	for (size_t start = 0, rows; start < count; start += rows) {
 		rows = smaller(BLOCK, count - start);
-		places_of(r, type, (const char *)column + start * width_of(type), rows, places);
-		int failure = ldpsql_keep_or_spread(places, rows, r->size, r->spread, given, reports);
+		char *to = (char *)out + start * width;
+		const uint64_t *words = given;
+		int failure;
+		places_of(r->values, type, (const char *)column + start * widths[type], rows, places);
+		if (r->structure == BITS) failure = ldpsql_bits(places, rows, r->values->size, r->a, r->b, words, (uint64_t *)to);
+		else if (r->structure == HASH) failure = hash_block(&r->hash, places, rows, &words, (uint64_t *)to, second + start);
+		else failure = positions(r, places, rows, words, reports);
 		if (failure) return failure;
-		write_reports(r, out_type, reports, rows, (char *)out + start * width_of(out_type));
+		if (r->reports) write_reports(r->reports, out_type, reports, rows, to);
 	}
 	return DRAWN;
 }
 
-// Draw with the mechanism of each row, all over the same values. Of a block, the rows of one mechanism are drawn together; each
-// mechanism starts again at the given words. Returns OUTSIDE as well if the domains differ.
+// Draw with the mechanism of each row, all with the same list of values and of reports. Of a block, the rows of one mechanism are
+// drawn together; each mechanism starts again at the given words. Returns OUTSIDE as well if the lists differ.
 EXPORT int ldpsql_rows(const int64_t *numbers, int type, int out_type, const void *column, size_t count, const uint64_t *given, void *out) {
 	const recipe *any = count ? recipe_of(numbers[0]) : NULL;
-	if (!any || !fits(any, type, out_type)) return OUTSIDE;
+	if (!any || !any->reports || !fits(any, type, out_type)) return OUTSIDE;
 	uint32_t places[BLOCK], own[BLOCK], reports[BLOCK], at[BLOCK];
 	for (size_t start = 0, rows; start < count; start += rows) {
 		bool drawn[BLOCK] = {false};
 		rows = smaller(BLOCK, count - start);
-		places_of(any, type, (const char *)column + start * width_of(type), rows, places);
+		places_of(any->values, type, (const char *)column + start * widths[type], rows, places);
 		for (size_t i = 0; i < rows; i++) {
 			if (drawn[i]) continue;
 			const int64_t number = numbers[start + i];
 			const recipe *r = recipe_of(number);
-			if (!r || r->alike != any->alike) return OUTSIDE;
+			if (!r || r->values != any->values || r->reports != any->reports) return OUTSIDE;
 			size_t some = 0;
 			for (size_t j = i; j < rows; j++) {
 				if (numbers[start + j] != number) continue;
 				drawn[j] = true, own[some] = places[j], at[some++] = (uint32_t)j;
 			}
-			int failure = ldpsql_keep_or_spread(own, some, r->size, r->spread, given, reports);
+			int failure = positions(r, own, some, given, reports);
 			if (failure) return failure;
 			for (size_t j = 0; j < some; j++) places[at[j]] = reports[j];
 		}
-		write_reports(any, out_type, places, rows, (char *)out + start * width_of(out_type));
+		write_reports(any->reports, out_type, places, rows, (char *)out + start * widths[out_type]);
 	}
 	return DRAWN;
 }
@@ -280,19 +378,40 @@ static int32_t *gathered(const string *texts, const uint64_t *valid, uint64_t co
 
 typedef struct { char name[32]; int32_t type, out_type; } overload;
 
+// Make room for `items` items of lists, and return the data of their vector; NULL without memory.
+static uint64_t *room_for_items(handle out, uint64_t items) {
+	if (duckdb.list_vector_reserve(out, items) || duckdb.list_vector_set_size(out, items)) return NULL;
+	return duckdb.vector_get_data(duckdb.list_vector_get_child(out));
+}
+
+static void *data_of(handle out, uint64_t part) { return duckdb.vector_get_data(duckdb.struct_vector_get_child(out, part)); }
+
+// Draw a vector with one mechanism.
+static int draw_one(const overload *own, int64_t number, const void *values, uint64_t count, handle out) {
+	const recipe *r = recipe_of(number);
+	if (own->out_type == HASHED) return ldpsql_column(number, own->type, HASHED, values, count, NULL, data_of(out, 0), data_of(out, 1));
+	if (own->out_type != WORDS) return ldpsql_column(number, own->type, own->out_type, values, count, NULL, duckdb.vector_get_data(out), NULL);
+	if (!r || !fits(r, own->type, WORDS)) return OUTSIDE;
+	const uint64_t width = words_of(r->values->size);
+	uint64_t *words = room_for_items(out, count * width);
+	int failure = words ? ldpsql_column(number, own->type, WORDS, values, count, NULL, words, NULL) : OUTSIDE;
+	entry *lists = duckdb.vector_get_data(out);
+	for (uint64_t i = 0; !failure && i < count; i++) lists[i] = (entry){i * width, width};
+	return failure;
+}
+
 static void draw(handle info, handle chunk, handle out) {
 	const overload *own = duckdb.scalar_function_get_extra_info(info);
 	uint64_t count = duckdb.data_chunk_get_size(chunk);
 	handle column = duckdb.data_chunk_get_vector(chunk, 0), handles = duckdb.data_chunk_get_vector(chunk, 1);
 	const int64_t *numbers = duckdb.vector_get_data(handles);
 	const void *values = duckdb.vector_get_data(column);
-	void *reports = duckdb.vector_get_data(out);
 	if (!count) return;
 	if (all_valid(column, count) && all_valid(handles, count)) {
 		bool one = true;
 		for (uint64_t i = 0; i < count; i++) one &= numbers[i] == numbers[0];
-		int drawn = one ? ldpsql_column(numbers[0], own->type, own->out_type, values, count, NULL, reports)
-		                : ldpsql_rows(numbers, own->type, own->out_type, values, count, NULL, reports);
+		int drawn = one ? draw_one(own, numbers[0], values, count, out)
+		                : ldpsql_rows(numbers, own->type, own->out_type, values, count, NULL, duckdb.vector_get_data(out));
 		if (drawn == DRAWN) return;
 	}
 	char message[4096] = "Python could not draw: the process ends, or the call was interrupted";
@@ -305,23 +424,43 @@ static void draw(handle info, handle chunk, handle out) {
 	free(ends);
 }
 
-// Write reports that Python drew; of text, text i ends before ends[i]. A report is NULL if its octet in `missing` is not 0.
+static void set_missing(handle vector, uint64_t row) {
+	duckdb.vector_ensure_validity_writable(vector);
+	duckdb.validity_set_row_invalid(duckdb.vector_get_validity(vector), row);
+}
+
+// Write reports that Python drew: of text and words, report i ends before ends[i]; of hashes, the symbols are `ends`. A report is
+// NULL if its octet in `missing` is not 0.
 EXPORT void ldpsql_write(const call *c, const void *reports, const int32_t *ends, const uint8_t *missing) {
-	if (c->out_type != VARCHAR) memcpy(duckdb.vector_get_data(c->out), reports, c->count * width_of(c->out_type));
+	entry *lists = c->out_type == WORDS ? duckdb.vector_get_data(c->out) : NULL;
+	if (lists) {
+		uint64_t *words = c->count ? room_for_items(c->out, (uint64_t)ends[c->count - 1]) : NULL;
+		if (words) memcpy(words, reports, 8 * (size_t)ends[c->count - 1]);
+	} else if (c->out_type == HASHED) {
+		memcpy(data_of(c->out, 0), reports, 8 * c->count);
+		memcpy(data_of(c->out, 1), ends, 4 * c->count);
+	} else if (c->out_type != VARCHAR) memcpy(duckdb.vector_get_data(c->out), reports, c->count * widths[c->out_type]);
 	for (uint64_t i = 0; i < c->count; i++) {
-		if (missing[i]) {
-			duckdb.vector_ensure_validity_writable(c->out);
-			duckdb.validity_set_row_invalid(duckdb.vector_get_validity(c->out), i);
-		} else if (c->out_type == VARCHAR) {
-			int32_t start = i ? ends[i - 1] : 0;
+		const int32_t start = ends && i ? ends[i - 1] : 0;
+		if (lists) lists[i] = (entry){(uint64_t)start, (uint64_t)(ends[i] - start)};
+		else if (c->out_type == VARCHAR && !missing[i])
 			duckdb.vector_assign_string_element_len(c->out, i, (const char *)reports + start, (uint64_t)(ends[i] - start));
-		}
+		if (!missing[i]) continue;
+		set_missing(c->out, i);
+		for (uint64_t part = 0; c->out_type == HASHED && part < 2; part++) set_missing(duckdb.struct_vector_get_child(c->out, part), i);
 	}
 }
 
+static handle type_of(int type) {
+	if (type != WORDS && type != HASHED) return duckdb.create_logical_type(type);
+	handle parts[] = {duckdb.create_logical_type(UBIGINT), duckdb.create_logical_type(UINTEGER)};
+	handle made = type == WORDS ? duckdb.create_list_type(parts[0]) : duckdb.create_struct_type(parts, (const char *[]){"seed", "y"}, 2);
+	for (int i = 0; i < 2; i++) duckdb.destroy_logical_type(&parts[i]);
+	return made;
+}
+
 static bool add(handle set, const overload *own) {
-	handle one = duckdb.create_scalar_function(), types[] = {duckdb.create_logical_type(own->type), duckdb.create_logical_type(BIGINT),
-	                                                         duckdb.create_logical_type(own->out_type)};
+	handle one = duckdb.create_scalar_function(), types[] = {type_of(own->type), type_of(BIGINT), type_of(own->out_type)};
 	duckdb.scalar_function_set_name(one, own->name);
 	duckdb.scalar_function_add_parameter(one, types[0]);
 	duckdb.scalar_function_add_parameter(one, types[1]);
@@ -336,34 +475,33 @@ static bool add(handle set, const overload *own) {
 	return added;
 }
 
-static overload overloads[9][8];  // of each type of reports, one for each type of column; filled before the first database
+static overload overloads[TYPES][TYPES];  // by the type of reports, then that of the column; filled before the first database
 
-#define NAMED(TYPE, C, name) [TYPE] = name,
 static void name_overloads(void) {
-	static const char *const names[TYPES] = {WHOLE(NAMED)[VARCHAR] = "varchar"};
-	for (int out = TINYINT, at = 0; out < TYPES; out++) {
-		if (!names[out]) continue;
-		for (int type = TINYINT, column = 0; type < TYPES; type++) {
-			if (!names[type] || (type == VARCHAR) != (out == VARCHAR)) continue;
-			overload *one = &overloads[at][column++];
+	for (int out = 0; out < TYPES; out++) {
+		for (int type = 0; names[out] && type <= VARCHAR; type++) {
+			const bool listed = out != WORDS && out != HASHED;
+			if (!widths[type] || (listed && (is_whole(out) ? !is_number(type) : type != out))) continue;
+			overload *one = &overloads[out][type];
 			snprintf(one->name, sizeof one->name, "__ldp_perturb_%s", names[out]);
 			one->type = type, one->out_type = out;
 		}
-		at++;
 	}
 }
 
 static bool add_all(handle connection) {
 	bool added = true;
-	for (int i = 0; i < 9; i++) {
-		handle set = duckdb.create_scalar_function_set(overloads[i][0].name);
-		for (int j = 0; j < 8 && overloads[i][j].type; j++) added = added && add(set, &overloads[i][j]);
+	for (int out = 0; out < TYPES; out++) {
+		if (!names[out]) continue;
+		char name[sizeof overloads[0][0].name];
+		snprintf(name, sizeof name, "__ldp_perturb_%s", names[out]);
+		handle set = duckdb.create_scalar_function_set(name);
+		for (int type = 0; type < TYPES; type++) added = added && (!overloads[out][type].type || add(set, &overloads[out][type]));
 		added = added && !duckdb.register_scalar_function_set(connection, set);
 		duckdb.destroy_scalar_function_set(&set);
 	}
 	return added;
 }
-
 // DuckDB calls this for each database that it opens: duckdb_static_extension.h and duckdb_extension.h of DuckDB 2.0.
 typedef struct { void (*set_error)(handle, const char *); handle *(*get_database)(handle); const void *(*get_api)(handle, const char *); } access;
 static bool enter(handle info, const access *given) {

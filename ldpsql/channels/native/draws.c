@@ -1,5 +1,5 @@
-// Draws from whole-number weights, word for word equal to the samplers in Python: KeepOrSpread, AliasTables, IndependentBits
-// and PrivateHash in the folder above. Each returns OUTSIDE if a value is not a position of the channel.
+// Draws from whole-number weights, word for word equal to the samplers in Python: KeepOrSpread, AliasTables, IndependentBits,
+// PrivateHash and OrthogonalHash in the folder above. Each returns OUTSIDE if a value is not a position of the channel.
 #include "kernels.h"
 #include <string.h>
 
@@ -137,7 +137,7 @@ CLONES static bool join(const uint64_t **given, uint64_t *coins, size_t count, b
 // IndependentBits: all bits with the weight `other`, from its last nonzero binary digit to the first; then those of the values.
 EXPORT CLONES int ldpsql_bits(const uint32_t *values, size_t count, uint64_t size, uint64_t own, uint64_t other, const uint64_t *given,
                        uint64_t *out) {
-	const size_t width = (size_t)((size + 63) / 64);
+	const size_t width = words_of(size);
 	uint64_t words[BLOCK];
 	for (size_t start = 0, cells; start < count * width; start += cells) {
 		cells = smaller(BLOCK, count * width - start);
@@ -161,25 +161,51 @@ EXPORT CLONES int ldpsql_bits(const uint32_t *values, size_t count, uint64_t siz
 	return DRAWN;
 }
 
-// PrivateHash: a report is a seed, and the response to the hash of the value under it. Of a block, the seeds come first.
-EXPORT CLONES int ldpsql_private_hash(const uint32_t *values, size_t count, uint64_t size, uint64_t symbols, uint64_t spread,
+// PrivateHash and OrthogonalHash: a seed, and the response to the hash of the value under it. Of a block, the seeds come first.
+CLONES int hash_block(const hashing *h, const uint32_t *values, size_t count, const uint64_t **given, uint64_t *seeds, uint32_t *y) {
+	const responses r = responses_of(h->symbols, h->spread);
+	uint32_t steps[BLOCK], most = 0;
+	for (size_t i = 0; i < count; i++) most = values[i] > most ? values[i] : most;
+	if (most >= h->size) return OUTSIDE;
+	if (!take_words(given, seeds, count)) return NO_RANDOMNESS;
+	if (h->table) {
+		const responses s = responses_of(h->seeds, h->step);
+		for (size_t i = 0; i < count; i++) seeds[i] = step_of(&s, seeds[i]);
+	}
+	if (!steps_of(&r, given, steps, count)) return NO_RANDOMNESS;
+	if (h->table) for (size_t i = 0; i < count; i++) y[i] = h->table[seeds[i] * h->size + values[i]];
+	else for (size_t i = 0; i < count; i++) y[i] = (uint32_t)((splitmix(splitmix(seeds[i]) ^ values[i]) >> 32) * h->symbols >> 32);
+	for (size_t i = 0; i < count; i++) y[i] = moved(y[i], steps[i], h->symbols);
+	erase(steps, sizeof steps);
+	return DRAWN;
+}
+
+// PrivateHash: seeds and symbols in turn.
+EXPORT int ldpsql_private_hash(const uint32_t *values, size_t count, uint64_t size, uint64_t symbols, uint64_t spread,
                                const uint64_t *given, uint64_t *out) {
-	const responses r = responses_of(symbols, spread);
+	const hashing h = {size, symbols, spread, 0, 0, NULL};
 	uint64_t seeds[BLOCK];
-	uint32_t steps[BLOCK];
+	uint32_t y[BLOCK];
 	for (size_t start = 0, rows; start < count; start += rows) {
 		rows = smaller(BLOCK, count - start);
-		if (!take_words(&given, seeds, rows) || !steps_of(&r, &given, steps, rows)) return NO_RANDOMNESS;
-		uint32_t most = 0;
-		for (size_t i = 0; i < rows; i++) {
-			uint32_t value = values[start + i];
-			most = value > most ? value : most;
-			uint64_t hash = (splitmix(splitmix(seeds[i]) ^ value) >> 32) * symbols >> 32;
-			out[2 * (start + i)] = seeds[i];
-			out[2 * (start + i) + 1] = moved((uint32_t)hash, steps[i], symbols);
-		}
-		if (most >= size) return OUTSIDE;
+		int failure = hash_block(&h, values + start, rows, &given, seeds, y);
+		if (failure) return failure;
+		for (size_t i = 0; i < rows; i++) out[2 * (start + i)] = seeds[i], out[2 * (start + i) + 1] = y[i];
 	}
-	erase(steps, sizeof steps);
+	return DRAWN;
+}
+
+// OrthogonalHash: seed * symbols + y, from a table of the hashes of all values under each of the seeds, at most 256 symbols.
+EXPORT int ldpsql_listed_hash(const uint32_t *values, size_t count, uint64_t size, uint64_t symbols, uint64_t spread, uint64_t seed_count,
+                              uint64_t step, const uint8_t *table, const uint64_t *given, uint32_t *out) {
+	const hashing h = {size, symbols, spread, seed_count, step, table};
+	uint64_t seeds[BLOCK];
+	uint32_t y[BLOCK];
+	for (size_t start = 0, rows; start < count; start += rows) {
+		rows = smaller(BLOCK, count - start);
+		int failure = hash_block(&h, values + start, rows, &given, seeds, y);
+		if (failure) return failure;
+		for (size_t i = 0; i < rows; i++) out[start + i] = (uint32_t)(seeds[i] * symbols + y[i]);
+	}
 	return DRAWN;
 }

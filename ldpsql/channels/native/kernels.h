@@ -35,5 +35,16 @@ static inline uint64_t splitmix(uint64_t z) {
 	return z ^ z >> 31;
 }
 
-// Draw a report of KeepOrSpread for each position: see draws.c.
+// The words of a report of independent bits.
+static inline size_t words_of(uint64_t size) { return (size_t)((size + 63) / 64); }
+
+// How reports are hashed: under seeds of 64 bits, or under one of `seeds` seeds that a table of all hashes has; see draws.c.
+typedef struct { uint64_t size, symbols, spread, seeds, step; const uint8_t *table; } hashing;
+int hash_block(const hashing *h, const uint32_t *values, size_t count, const uint64_t **given, uint64_t *seeds, uint32_t *y);
+
+// Draw a report for each position: see draws.c.
 EXPORT int ldpsql_keep_or_spread(const uint32_t *values, size_t count, uint64_t size, uint64_t spread, const uint64_t *given, uint32_t *out);
+EXPORT int ldpsql_alias(const uint32_t *values, size_t count, uint64_t size, unsigned bits, const uint64_t *table, const uint64_t *given,
+                        uint32_t *out);
+EXPORT int ldpsql_bits(const uint32_t *values, size_t count, uint64_t size, uint64_t own, uint64_t other, const uint64_t *given,
+                       uint64_t *out);
