@@ -12,6 +12,8 @@ import json
 import os
 import pkgutil
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -28,6 +30,7 @@ OPTIONS = ["-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain", "
 IGNORED = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
 MOST_SECONDS = 600
 SKIPPED = 64  # the code if all tests were skipped, as those in Node are where there is none
+NATIVE = ("tests/test_kernels.py", "tests/test_door.py")  # whose tests need the kernels
 _EXTRAS = ("ldpsql.dbt", "ldpsql.spark", "ldpsql.__main__")
 _LATER = ("pandas", "narwhals", "sqlglot", "scipy.linalg", "scipy.optimize", "scipy.special", "scipy.stats", "typer.testing")
 
@@ -58,14 +61,14 @@ def tried(file: str | None, faulty: str, tests: list[str]) -> dict[str, object]:
     if all("::" in test for test in tests):
         tests = ["-m", "", *tests]  # named ones may be slow
     if file is None:
-        code = _anew(log, tests) if _of_dbt(tests) else _forked(log, tests, {})
+        code = _anew(log, tests) if _of_dbt(tests) or _of_kernels(tests) else _forked(log, tests, {})
     else:
         path, source, at = Path(file), Path(file).read_text(encoding="utf-8"), os.stat(file)
         path.write_text(faulty, encoding="utf-8")
         os.utime(file, (at.st_atime, at.st_mtime + 10))  # otherwise compiled code of the same second could pass for it
         try:
             changed = _changed(path, source, faulty) if path.suffix == ".py" else {}
-            code = _forked(log, tests, changed) if changed and not _of_dbt(tests) else _anew(log, tests)
+            code = _forked(log, tests, changed) if changed and not (_of_dbt(tests) or _of_kernels(tests)) else _anew(log, tests)
         finally:
             path.write_text(source, encoding="utf-8")
             os.utime(file, (at.st_atime, at.st_mtime))
@@ -132,17 +135,42 @@ def _forked(log: Path, tests: list[str], changed: dict[FunctionType, CodeType]) 
 
 
 def _anew(log: Path, tests: list[str]) -> int | None:
-    """Run the tests in a new interpreter, those of dbt in that of its own environment; None if they do not end."""
+    """Run the tests in a new interpreter, those of dbt in that of its own environment; None if they do not end.
+
+    Tests of kernels run with kernels that are compiled from the files as they are now.
+    """
     python = os.environ["LDPSQL_PYTHON_OF_DBT"] if _of_dbt(tests) else sys.executable
     if not Path(python).exists():
         log.write_text(f"there is no {python}: make test-dbt makes it", encoding="utf-8")
         return SKIPPED
+    native = _of_kernels(tests)
+    if native and not _compiled(log):
+        return SKIPPED
     with log.open("w") as out:
         try:
-            command = [python, "-m", "pytest", *OPTIONS, *tests]
-            return subprocess.run(command, stdout=out, stderr=out, check=False, timeout=MOST_SECONDS).returncode
+            command, env = [python, "-m", "pytest", *OPTIONS, *tests], os.environ | {"LDPSQL_NATIVE": "1" if native else "0"}
+            code = subprocess.run(command, stdout=out, stderr=out, check=False, timeout=MOST_SECONDS, env=env).returncode
+            return 1 if code < 0 else code  # a fault in C may end the process
         except subprocess.TimeoutExpired:
             return None
+
+
+def _compiled(log: Path) -> bool:
+    """Compile the kernels of the copy; return whether there is a compiler that could."""
+    compiler, folder = shlex.split(os.environ.get("CC", "cc")), Path("ldpsql/channels/native")
+    if not compiler or shutil.which(compiler[0]) is None:
+        log.write_text("there is no C compiler", encoding="utf-8")
+        return False
+    flags = ("-std=c11", "-O1", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden")
+    files = (str(file) for file in sorted(folder.glob("*.c")))
+    fresh = folder / "fresh.library"
+    subprocess.run([*compiler, *flags, "-o", str(fresh), *files, "-lm"], check=True, stdout=subprocess.DEVNULL)
+    fresh.replace(folder / "kernels.library")
+    return True
+
+
+def _of_kernels(tests: list[str]) -> bool:
+    return any(test.startswith(NATIVE) for test in tests)
 
 
 def _of_dbt(tests: list[str]) -> bool:

@@ -15,9 +15,10 @@
 
 // --- what is used of DuckDB: declared here, looked up in its library
 typedef struct opaque *handle;
-typedef union {  // a text: up to 12 octets are in it
+typedef union {  // a text: up to 12 octets are in it, followed by zeros
 	struct { uint32_t length; char octets[12]; } near;
 	struct { uint32_t length; char prefix[4]; const char *octets; } far;
+	uint64_t words[2];
 } string;
 static inline const char *octets_of(const string *s) { return s->near.length <= 12 ? s->near.octets : s->far.octets; }
 typedef struct { uint64_t offset, length; } entry;  // a list, in the vector of the items of all lists
@@ -59,7 +60,7 @@ static bool is_number(int type) { return type >= TINYINT && type <= DOUBLE; }
 
 // --- lists of values and of reports, each shared by all mechanisms over it. They are never freed, as vectors point to their text.
 enum { RECIPES = 1 << 14, MOST_SPAN = 1 << 24, NONE = UINT32_MAX };
-typedef struct { const char *at; uint32_t length, place; } slot;
+typedef struct { string key; uint32_t place; bool taken; } slot;  // of text, or of a whole number as a text of 8 octets
 typedef struct {
 	double low, high, step, off, last, each;  // off: how far from the next step, in steps, 0 for whole numbers; each: steps a bin
 	double bins;                              // that hold all numbers between two steps; 0 if numbers lie on steps
@@ -78,28 +79,41 @@ typedef struct {
 	interval within;
 } list;
 
-static inline uint64_t hash_of(const char *text, uint32_t length) {
-	uint64_t hash = length, word;
-	for (; length >= 8; text += 8, length -= 8) {
-		memcpy(&word, text, 8);
+static inline uint64_t hash_of(const string *key) {
+	uint64_t hash = key->words[0], word;
+	if (key->near.length <= 12) return splitmix(splitmix(hash) ^ key->words[1]);
+	const char *text = key->far.octets;
+	for (uint32_t left = key->near.length; left; text += smaller(left, 8), left -= (uint32_t)smaller(left, 8)) {
+		word = 0;
+		memcpy(&word, text, smaller(left, 8));
 		hash = splitmix(hash ^ word);
 	}
-	word = 0;
-	memcpy(&word, text, length);
-	return splitmix(hash ^ word);
+	return hash;
 }
 
-static inline uint32_t found(const list *l, const char *text, uint32_t length) {
-	uint64_t at = hash_of(text, length) & l->mask;
-	for (; l->slots[at].at; at = (at + 1) & l->mask)
-		if (l->slots[at].length == length && !memcmp(l->slots[at].at, text, length)) return l->slots[at].place;
+static inline bool same(const string *a, const string *b) {
+	if (a->words[0] != b->words[0]) return false;
+	return a->near.length <= 12 ? a->words[1] == b->words[1] : !memcmp(a->far.octets, b->far.octets, a->near.length);
+}
+
+static inline string text_of(const char *octets, uint32_t length) {
+	string text = {.near = {.length = length}};
+	if (length <= 12) memcpy(text.near.octets, octets, length);
+	else memcpy(text.far.prefix, octets, 4), text.far.octets = octets;
+	return text;
+}
+
+static inline uint32_t found(const list *l, const string *key) {
+	uint64_t at = hash_of(key) & l->mask;
+	for (; l->slots[at].taken; at = (at + 1) & l->mask)
+		if (same(&l->slots[at].key, key)) return l->slots[at].place;
 	return NONE;
 }
 
-static void put(list *l, const char *text, uint32_t length, uint64_t place) {
-	uint64_t at = hash_of(text, length) & l->mask;
-	while (l->slots[at].at) at = (at + 1) & l->mask;
-	l->slots[at] = (slot){text, length, (uint32_t)place};
+static void put(list *l, string key, uint64_t place) {
+	uint64_t at = hash_of(&key) & l->mask;
+	while (l->slots[at].taken) at = (at + 1) & l->mask;
+	l->slots[at] = (slot){key, (uint32_t)place, true};
 }
 
 static bool make_slots(list *l) {
@@ -127,7 +141,7 @@ EXPORT list *ldpsql_list_whole(int type, uint64_t size, const int64_t *values) {
 	memcpy(l->values, values, 8 * size);
 	if (!l->span) {
 		if (!make_slots(l)) return without(l);
-		for (uint64_t i = 0; i < size; i++) put(l, (const char *)(l->values + i), 8, i);
+		for (uint64_t i = 0; i < size; i++) put(l, text_of((const char *)(l->values + i), 8), i);
 		return l;
 	}
 	if (!(l->places = malloc(4 * l->span))) return without(l);
@@ -146,11 +160,8 @@ EXPORT list *ldpsql_list_text(uint64_t size, const char *text, const int32_t *en
 	memcpy(own, text, (size_t)ends[size - 1]);
 	for (uint64_t i = 0; i < size; i++) {
 		const char *at = own + (i ? ends[i - 1] : 0);
-		uint32_t length = (uint32_t)(own + ends[i] - at);
-		put(l, at, length, i);
-		l->texts[i].near.length = length;
-		if (length <= 12) memcpy(l->texts[i].near.octets, at, length);
-		else memcpy(l->texts[i].far.prefix, at, 4), l->texts[i].far.octets = at;
+		l->texts[i] = text_of(at, (uint32_t)(own + ends[i] - at));
+		put(l, l->texts[i], i);
 	}
 	return l;
 }
@@ -209,7 +220,8 @@ static inline uint32_t bin_of(const list *l, double x) {
 static inline uint32_t place_of(const list *l, int64_t value) {
 	uint64_t above = (uint64_t)value - (uint64_t)l->least;
 	if (l->span) return above < l->span ? l->places[above] : NONE;
-	return found(l, (const char *)&value, 8);
+	const string key = text_of((const char *)&value, 8);
+	return found(l, &key);
 }
 
 static inline uint32_t place_of_double(const list *l, double value) {
@@ -240,7 +252,7 @@ static void places_of(const list *l, int type, const void *column, size_t rows, 
 		READ_DOUBLE(FLOAT, float)
 		READ_DOUBLE(DOUBLE, double)
 	}
-	EACH(string, found(l, octets_of(&value), value.near.length))
+	EACH(string, found(l, &value))
 }
 
 #define WRITE(TYPE, C) \

@@ -3,13 +3,6 @@
 #include "kernels.h"
 #include <string.h>
 
-// The loops are compiled for two kinds of processors, of which one is chosen when the library is loaded.
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define CLONES
-#endif
-
 enum { SHORT_SIZE = 1024 };  // below so many other values, 16 bits decide nearly always
 
 typedef struct {

@@ -17,7 +17,7 @@ EXPORT uint32_t ldpsql_version(void) { return VERSION; }
 
 // Write bit i of out[b * reports + r] = whether value 8 b + i, below size, hashes to y[r] under seeds[r]. There are
 // (size + 7) / 8 rows of octets; symbols is at least 1.
-EXPORT void ldpsql_hash_sets(const uint64_t *seeds, const uint64_t *y, size_t reports, uint64_t size, uint64_t symbols, uint8_t *out) {
+EXPORT CLONES void ldpsql_hash_sets(const uint64_t *seeds, const uint64_t *y, size_t reports, uint64_t size, uint64_t symbols, uint8_t *out) {
 	uint64_t begun[REPORTS], first[REPORTS], width[REPORTS];
 	for (size_t start = 0; start < reports; start += REPORTS) {
 		size_t rows = smaller(REPORTS, reports - start);

@@ -9,6 +9,15 @@
 #define EXPORT __attribute__((visibility("default")))
 #endif
 
+// Loops are compiled for several kinds of processors, of which one is chosen when the library is loaded.
+#if !defined(__x86_64__) || !defined(__GLIBC__) || defined(__clang__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CLONES
+#elif __GNUC__ >= 12
+#define CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#else
+#define CLONES __attribute__((target_clones("avx2", "default")))
+#endif
+
 enum { BLOCK = 512 };  // words at a time: a kernel keeps them on its stack, in the cache of the core
 typedef enum { DRAWN, NO_RANDOMNESS, OUTSIDE } status;
 

@@ -27,6 +27,7 @@ from ldpsql.inference.score_intervals import known_law, log_p_within
 Octets: TypeAlias = NDArray[np.uint8]
 
 _CACHED = 1 << 17  # cells packed at a time
+_CHECKED = 16  # times, after which the clock is read, which may take as long as a time
 
 
 def check_number(channel: SetChannel, reports: int) -> None:
@@ -53,7 +54,8 @@ def packed(channel: SetChannel, drawn: Drawn) -> Octets:
     out = np.empty((-(-channel.inputs // 8), len(drawn)), dtype=np.uint8)
     step = max(1, _CACHED // channel.inputs)
     for start in range(0, len(drawn), step):
-        check()
+        if start // step % _CHECKED == 0:
+            check()
         part = slice(start, start + step)
         out[:, part] = channel.octets(drawn[part])
     return out

@@ -1,0 +1,148 @@
+"""What the kernels in C draw: thresholds, keys, and what they leave to Python."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "ldpsql/channels/native/draws.c",
+        "\t\tif (shorts[i] < r->decided) continue;",
+        "\t\tif (shorts[i] <= r->decided) continue;",
+        "the first short word that does not decide decides",
+        "tests/test_kernels.py::test_keep_or_spread_draws_word_for_word_what_python_draws",
+    ),
+    Mutant(
+        "ldpsql/channels/native/draws.c",
+        "\treturn (uint32_t)(step < r->size - 1 ? step : r->size - 1);",
+        "\treturn (uint32_t)(step < r->size ? step : r->size);",
+        "the rest of a word moves on by one place too many",
+        "tests/test_kernels.py::test_keep_or_spread_draws_word_for_word_what_python_draws",
+    ),
+    Mutant(
+        "ldpsql/channels/native/draws.c",
+        "r.factor = 2 * quotient + (rest >= spread - rest) + 1;",
+        "r.factor = 2 * quotient + (rest >= spread - rest);",
+        "words just above a multiple of the spread are divided wrongly",
+        "tests/test_kernels.py::test_keep_or_spread_draws_word_for_word_what_python_draws",
+    ),
+    Mutant(
+        "ldpsql/channels/native/draws.c",
+        "((words[i] << bits) < (entry & ~low) ? column",
+        "((words[i] << bits) <= (entry & ~low) ? column",
+        "a column of an alias table keeps one word too many",
+        "tests/test_kernels.py::test_alias_tables_draw_word_for_word_what_python_draws",
+    ),
+    Mutant(
+        "ldpsql/channels/native/draws.c",
+        "(uint64_t)(words[i] < own) << place;",
+        "(uint64_t)(words[i] <= own) << place;",
+        "the bit of the value is set one word too often",
+        "tests/test_kernels.py::test_bits_are_word_for_word_those_of_python",
+    ),
+    Mutant(
+        "ldpsql/channels/native/draws.c",
+        "for (int place = __builtin_ctzll(other); place < 64; place++)",
+        "for (int place = __builtin_ctzll(other) + 1; place < 64; place++)",
+        "the last digit of the weight of bits is left out",
+        "tests/test_kernels.py::test_bits_are_word_for_word_those_of_python",
+    ),
+    Mutant(
+        "ldpsql/channels/native/draws.c",
+        "\t\t\treport[width - 1] &= last;\n",
+        "",
+        "bits behind the last value are set",
+        "tests/test_kernels.py::test_bits_are_word_for_word_those_of_python",
+    ),
+    Mutant(
+        "ldpsql/channels/native/draws.c",
+        "responses_of(h->seeds, h->step);",
+        "responses_of(h->seeds, h->step - 1);",
+        "a seed begins at another word",
+        "tests/test_kernels.py::test_listed_hashes_are_word_for_word_those_of_python",
+    ),
+    Mutant(
+        "ldpsql/channels/native/draws.c",
+        "\tfor (size_t i = 0; i < count; i++) y[i] = moved(y[i], steps[i], h->symbols);\n",
+        "",
+        "a hash is reported as it is",
+        "tests/test_kernels.py::test_private_hashes_are_word_for_word_those_of_python",
+    ),
+    Mutant(
+        "ldpsql/channels/native/order.c",
+        "\t\twhile ((uint32_t)product < least) {",
+        "\t\twhile ((uint32_t)product <= least) {",
+        "one half too many is thrown away in a random order",
+        "tests/test_kernels.py::test_an_order_exchanges_each_number_with_one_before_it_that_the_words_choose_exactly",
+    ),
+    Mutant(
+        "ldpsql/channels/native/random.c",
+        "\tg->at = KEY;\n",
+        "\tg->at = 0;\n",
+        "the key of the next buffer is handed out",
+        "tests/test_kernels.py::test_the_words_of_a_generator_are_those_of_chacha20_with_fast_key_erasure",
+    ),
+    Mutant(
+        "ldpsql/channels/native/random.c",
+        "\tif (!g->left || g->process != process || g->forks != atomic_load(&forks)) {",
+        "\tif (!g->left) {",
+        "a forked process draws the words of its parent",
+        "tests/test_door.py::test_a_forked_process_draws_other_words",
+    ),
+    Mutant(
+        "ldpsql/channels/native/door.c",
+        "\t\t\tif (!r || r->values != any->values || r->reports != any->reports) return OUTSIDE;",
+        "\t\t\tif (!r) return OUTSIDE;",
+        "the levels of one vector have different domains",
+        "tests/test_door.py::test_rows_of_levels_are_word_for_word_those_of_the_kernel",
+    ),
+    Mutant(
+        "ldpsql/channels/native/door.c",
+        "\t\tif (!(x >= in->low && x <= in->high)) return NONE;",
+        "\t\tif (!(x <= in->high)) return NONE;",
+        "a number below an interval is drawn in C",
+        "tests/test_door.py::test_numbers_outside_of_an_interval_are_left_to_python",
+    ),
+    Mutant(
+        "ldpsql/channels/native/door.c",
+        "\t\treturn (uint32_t)(place < in->bins - 1 ? place : in->bins - 1);",
+        "\t\treturn (uint32_t)place;",
+        "the upper end of an interval is in no bin",
+        "tests/test_door.py::test_columns_of_every_structure_are_word_for_word_those_of_the_kernels",
+    ),
+    Mutant(
+        "ldpsql/channels/native/door.c",
+        " || (in->off == 0 && rint(x) != x)) return NONE;",
+        ") return NONE;",
+        "a number next to a whole one counts as it",
+        "tests/test_door.py::test_numbers_outside_of_an_interval_are_left_to_python",
+    ),
+    Mutant(
+        "ldpsql/channels/native/door.c",
+        "value >= -0x1p63 && value < 0x1p63 && (double)(int64_t)value == value;",
+        "value >= -0x1p63 && value < 0x1p63;",
+        "a fraction counts as a whole number",
+        "tests/test_door.py::test_numbers_outside_of_an_interval_are_left_to_python",
+    ),
+    Mutant(
+        "ldpsql/channels/native/door.c",
+        "moved < 0 ? 0 : moved > most ? most : moved);",
+        "moved < 0 ? 0 : moved);",
+        "noise leads beyond the last report",
+        "tests/test_door.py::test_columns_of_every_structure_are_word_for_word_those_of_the_kernels",
+    ),
+    Mutant(
+        "ldpsql/channels/native/door.c",
+        "\tif (all_valid(column, count) && all_valid(handles, count)) {",
+        "\tif (all_valid(handles, count)) {",
+        "NULL is drawn in C as the value below it",
+        "tests/test_door.py::test_a_connection_that_was_opened_before_draws_and_refuses_in_python_what_others_do_in_c",
+    ),
+    Mutant(
+        "ldpsql/channels/native/door.c",
+        "r->values->type != DOUBLE : r->values->type != type) return false;",
+        "r->values->type != DOUBLE : false) return false;",
+        "days count as numbers",
+        "tests/test_door.py::test_columns_and_reports_of_other_types_are_left_to_python",
+    ),
+)
