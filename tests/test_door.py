@@ -435,11 +435,12 @@ import sys, duckdb
 before = duckdb.connect()
 import ldpsql
 after = duckdb.connect()
+for con in (before, after):
+    ldpsql.attach(con)
+    con.execute("CREATE TABLE t AS SELECT (j % 3)::INTEGER AS i FROM range(3000) r(j)")
 for sql in {STATEMENTS!r}:
     found = []
     for con in (before, after, after):
-        ldpsql.attach(con)
-        con.execute("CREATE OR REPLACE TABLE t AS SELECT (j % 3)::INTEGER AS i FROM range(3000) r(j)")
         try:
             found.append((con.execute(f"DESCRIBE {{sql}}").fetchall()[0][1], con.execute(sql).fetchall()))
         except duckdb.Error as error:
