@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.figures import Figure, at_most, cpu_clock, in_turns
 from ldpsql.bulk.orders import permutation
-from ldpsql.channels import DenseChannel, IndependentBits, KeepOrSpread, PrivateHash, native
+from ldpsql.channels import DenseChannel, IndependentBits, KeepOrSpread, OrthogonalHash, PrivateHash, native
 from ldpsql.channels.base import TOTAL
 from ldpsql.engine.door import open_door
 
@@ -25,25 +25,33 @@ _MOST = {  # the bounds that the figures may not pass
     "alias tables": (DenseChannel(_KRR.weights()), 1.0),
     "unary bits": (IndependentBits(K, TOTAL // 2, 0x44E << 53), 1.3),  # nearly all of the time is that of random words
     "private hashes": (PrivateHash(K, KeepOrSpread.within(4, E)), 0.6),
+    "orthogonal hashes": (OrthogonalHash(K, KeepOrSpread.within(4, E)), 0.6),
 }
 
 
-_COLUMNS = {  # of a table that `ldp.perturb` reads, and the most that a row may cost against drawing it in Python
-    "whole numbers": ("i % 100", "range(100)", 0.3),
-    "text": ("'city ' || i % 100", "(SELECT list('city ' || i) FROM range(100) t(i))", 0.6),
+_TEXTS = [f"city {i}" for i in range(K)]
+_COLUMNS = {  # of a table that `ldp.perturb` reads: values, mechanism, and the most that a row may cost against Python
+    "krr, whole numbers": ("i % 100", "ldp.krr(1, range(100))", 0.2),
+    "krr, strings": ("'city ' || i % 100", f"ldp.krr(1, {_TEXTS})", 0.3),
+    "oue": ("i % 100", "ldp.oue(1, range(100))", 0.4),
+    "olh, orthogonal seeds": ("i % 100", "ldp.olh(1, range(100))", 0.2),
+    "olh, private seeds": ("i % 100", "ldp.olh(1, range(100), seeds := 'private')", 0.2),
+    "stochastic_rounding, doubles": ("(i % 100) / 100", "ldp.stochastic_rounding(1, 0, 1)", 0.2),
 }
+_THREADS = {2: 1.2, 16: 1.2}  # the most that a row may cost with so many threads, against one
 _IN_SQL = """
 from sys import argv
-from time import process_time
+from time import perf_counter, process_time
 import ldpsql
+value, mechanism, rows, threads = argv[1:]
 con = ldpsql.connect()
-con.execute("SET threads = 1; SET enable_progress_bar = false")
-con.execute(f"CREATE TABLE people AS SELECT {argv[1]} AS x FROM range({argv[3]}) t(i)")
-con.execute(f"CREATE MACRO m() AS ldp.krr(1, {argv[2]})")
+con.execute(f"SET threads = {threads}; SET enable_progress_bar = false")
+con.execute(f"CREATE TABLE people AS SELECT {value} AS x FROM range({rows}) t(i)")
+con.execute(f"CREATE MACRO m() AS {mechanism}")
 con.execute("CREATE TABLE first AS SELECT ldp.perturb(x, m()) AS x FROM people LIMIT 10000")
-begun = process_time()
+begun, cpu = perf_counter(), process_time()
 con.execute("CREATE TABLE reports AS SELECT ldp.perturb(x, m()) AS x FROM people")
-print(process_time() - begun)
+print(process_time() - cpu, perf_counter() - begun)
 """
 
 
@@ -76,12 +84,22 @@ def _ratio(draw: Callable[[], object]) -> float:
 
 def _in_sql(rows: int) -> Iterator[Figure]:
     """Yield the processor time of `ldp.perturb` into a table, of processes that may draw in C against others, in turns."""
-    for name, (value, domain, most) in _COLUMNS.items():
-        seconds: dict[str, list[float]] = {"1": [], "0": []}
-        for _, (native_or_not, taken) in itertools.product(range(3), seconds.items()):
-            command, env = (
-                [sys.executable, "-c", _IN_SQL, value, domain, str(rows)],
-                {**os.environ, "LDPSQL_NATIVE": native_or_not},
-            )
-            taken.append(float(subprocess.run(command, check=True, capture_output=True, env=env).stdout))
-        yield at_most(f"ldp.perturb of {name} into a table, C / Python", min(seconds["1"]) / min(seconds["0"]), most)
+    for name, (value, mechanism, most) in _COLUMNS.items():
+        own, other = _least([(value, mechanism, rows, 1, "1"), (value, mechanism, rows, 1, "0")])
+        yield at_most(f"ldp.perturb into a table, {name}, C / Python", own[0] / other[0], most)
+    one, *several = _least([("i % 100", "ldp.krr(1, range(100))", 5 * rows, threads, "1") for threads in (1, *_THREADS)])
+    for (threads, most), (taken, _) in zip(_THREADS.items(), several, strict=True):
+        yield at_most(f"ldp.perturb into a table, krr, {threads} threads / one", taken / one[0], most)
+    if (os.cpu_count() or 1) > 1:
+        yield at_most("ldp.perturb into a table, krr, two threads / one, seconds", several[0][1] / one[1], 0.6)
+
+
+def _least(runs: list[tuple[str, str, int, int, str]]) -> list[tuple[float, float]]:
+    """Return the least processor time and the least seconds of processes that run in turns."""
+    taken: list[list[tuple[float, float]]] = [[] for _ in runs]
+    for _, (each, (value, mechanism, rows, threads, in_c)) in itertools.product(range(3), enumerate(runs)):
+        command = [sys.executable, "-c", _IN_SQL, value, mechanism, str(rows), str(threads)]
+        done = subprocess.run(command, check=True, capture_output=True, env={**os.environ, "LDPSQL_NATIVE": in_c})
+        cpu, seconds = map(float, done.stdout.split())
+        taken[each].append((cpu, seconds))
+    return [(min(cpu for cpu, _ in times), min(seconds for _, seconds in times)) for times in taken]
