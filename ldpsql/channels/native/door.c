@@ -76,6 +76,7 @@ typedef struct {
 	uint64_t mask;  // mask + 1 slots, of which at least half are empty
 	slot *slots;
 	string *texts;
+	char *octets;  // of long texts
 	interval within;
 } list;
 
@@ -155,7 +156,7 @@ EXPORT list *ldpsql_list_text(uint64_t size, const char *text, const int32_t *en
 	list *l = size && size < NONE ? calloc(1, sizeof *l) : NULL;
 	char *own = l ? malloc((size_t)ends[size - 1] + 1) : NULL;
 	if (!l || !own) return free(l), NULL;
-	l->type = VARCHAR, l->size = size;
+	l->type = VARCHAR, l->size = size, l->octets = own;
 	if (!make_slots(l) || !(l->texts = calloc(size, sizeof *l->texts))) return free(own), without(l);
 	memcpy(own, text, (size_t)ends[size - 1]);
 	for (uint64_t i = 0; i < size; i++) {
