@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+import ldpsql
 from benchmarks.figures import Figure, at_most, cpu_clock, in_turns
 from ldpsql.bulk.orders import permutation
 from ldpsql.channels import DenseChannel, IndependentBits, KeepOrSpread, OrthogonalHash, PrivateHash, native
@@ -65,7 +66,8 @@ def figures(quick: bool) -> list[Figure]:
         for name, (channel, most) in _MOST.items()
     ]
     found.append(at_most("order of 131,072 rows, C / Python", _ratio(lambda: permutation(1 << 17)), 0.5))
-    return found if isinstance(open_door(), str) else [*found, *_in_sql(2_000_000 if quick else 20_000_000)]
+    rows = 2_000_000 if quick else 20_000_000
+    return found if isinstance(open_door(), str) else [*found, *_in_sql(rows), *_shuffled(rows), *_hashes()]
 
 
 def check() -> Iterator[Figure]:
@@ -92,6 +94,28 @@ def _in_sql(rows: int) -> Iterator[Figure]:
         yield at_most(f"ldp.perturb into a table, krr, {threads} threads / one", taken / one[0], most)
     if (os.cpu_count() or 1) > 1:
         yield at_most("ldp.perturb into a table, krr, two threads / one, seconds", several[0][1] / one[1], 0.6)
+
+
+def _shuffled(rows: int) -> Iterator[Figure]:
+    """Yield the processor time of a row of `ldp.perturb_rows`, in random order."""
+    con = ldpsql.connect()
+    con.execute(f"CREATE TABLE people AS SELECT i % 100 AS x FROM range({rows}) t(i)")
+    con.execute("CREATE MACRO m() AS ldp.krr(1, range(100))")
+    (taken,) = in_turns(
+        lambda: con.execute("CREATE OR REPLACE TABLE reports AS FROM ldp.perturb_rows(people, {x: m()})"), clock=cpu_clock
+    )
+    yield at_most("ldp.perturb_rows of krr, a row in random order", 1e9 * taken / rows, 60, "ns of processor time")
+
+
+def _hashes() -> Iterator[Figure]:
+    """Yield the processor time of estimates from 300,000 reports of 300 values, each with a seed of its own."""
+    con = ldpsql.connect()
+    con.execute("CREATE MACRO m() AS ldp.olh(1, range(300), seeds := 'private')")
+    con.execute("CREATE TABLE reports AS SELECT ldp.perturb(i % 300, m()) AS y FROM range(300_000) t(i)")
+    for estimator, most in (("inv", 0.3), ("ibu", 0.6)):
+        query = f"FROM ldp.estimate(reports, y, m(), estimator := '{estimator}')"
+        (taken,) = in_turns(lambda query=query: con.execute(query).fetchall(), repeats=3, clock=cpu_clock)  # type: ignore[misc]
+        yield at_most(f"OLH, private seeds, K = 300, n = 300,000: {estimator}", taken, most, "s of processor time")
 
 
 def _least(runs: list[tuple[str, str, int, int, str]]) -> list[tuple[float, float]]:
