@@ -39,7 +39,5 @@ MOMENTS = "ldp._moments"  # the macro that gives a list the type of the values b
 ROWS_QUERY = "__ldp_rows_query"  # (table, keep, catalog): the SQL of perturb_rows
 STRUCT = "ldp._struct"  # (mechanism): the STRUCT of its constructor
 TABLE_PLACE = "__ldp_place"  # (table): what query_table takes; a folder becomes a pattern
-# True, after a call of Python while DuckDB binds the statement: from_json reads a type then, and passes errors on.
-BOUND = "from_json('null', {}) IS NULL"
 WRITTEN = "__ldp_written"  # (name, SQL, ...) of lists: a type, if they are lists, none of them too long
 WRITTEN_CALL = "__ldp_call"  # (macro, reports, search path, catalog, columns): SQL that draws nothing

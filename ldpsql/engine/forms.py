@@ -17,12 +17,14 @@ from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_of
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
-from ldpsql.names import BOUND, COUNTED_BY, DREW, KEPT, LISTED_BY, RECORDING, REPORT_KIND, STRUCT, WRITTEN
+from ldpsql.names import COUNTED_BY, DREW, KEPT, LISTED_BY, RECORDING, REPORT_KIND, STRUCT, WRITTEN
 from ldpsql.reports import FORMS, RowReports
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
 # What is not a list is refused when the statement is bound, before DuckDB refuses the subscript.
-_IS_LIST = BOUND.format(f"'' || {WRITTEN}('domain', ' ELSE CAST(NULL AS ' || typeof([{{0}}][1]) || ') END')")
+# True, after a call of Python while DuckDB binds the statement: from_json reads a type then, and passes errors on.
+_BOUND = "from_json('null', {}) IS NULL"
+_IS_LIST = _BOUND.format(f"'' || {WRITTEN}('domain', ' ELSE CAST(NULL AS ' || typeof([{{0}}][1]) || ') END')")
 PLAIN_TEXT = "BOOLEAN"  # stands for a list of strings, whose reports need no cast
 COUNTS = "MAP(VARCHAR, VARCHAR)"  # what DuckDB casts all counts to, and no reports
 
