@@ -87,6 +87,11 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         'Function "read_csv" is a table function',
         "write the path itself",
     ),
+    "a misspelt column to be kept": (
+        "FROM ldp.perturb_rows(people, {city: city()}, keep := ['aeg'])",
+        "[LDP103] there is no column named 'aeg' to be kept",
+        "names columns of the table",
+    ),
     "one mechanism for a whole row": (
         "FROM ldp.perturb_rows(people, city())",
         "[LDP103]",

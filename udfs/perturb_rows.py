@@ -160,8 +160,10 @@ def _check(fields: list[str], perturbed: list[str], kept: list[str | None] | Non
     if any(name.startswith(_OWN) for name in perturbed):
         raise InvalidParameter(f"a column whose name starts with {_OWN} cannot be perturbed here", "rename it in a view")
     free = {name for name in fields if name not in perturbed and not name.startswith(_OWN)}
+    if absent := [name for name in kept or [] if name is not None and name.lower() not in fields]:
+        raise InvalidParameter(f"there is no column named '{absent[0]}' to be kept", _KEEP)
     if kept is None or len(free & {name.lower() for name in kept if name is not None}) < len(kept):
-        raise InvalidParameter("a column to be kept does not exist, or is perturbed too", _KEEP)
+        raise InvalidParameter("a column to be kept is perturbed too, or named twice", _KEEP)
 
 
 @guarded
