@@ -409,6 +409,34 @@ def test_a_model_of_permanent_reports_draws_the_same_reports_and_charges_them_on
     assert [balance.spent for balance in ledger.balances()] == ["2"]
 
 
+@pytest.mark.timeout(1200)  # many builds
+def test_a_model_of_permanent_reports_that_fails_charges_nobody_unless_its_reports_can_be_seen_before(project: Path) -> None:
+    permanent(project)
+    model, hooked = project / "models" / "daily.sql", project / "models" / "hooked.sql"
+    failing = f"{DAILY} WHERE error('stopped') IS NULL"
+    model.write_text(failing)
+    hooked.write_text(failing.replace("materialized='table'", "materialized='table', post_hook='select 1'"))
+    assert dbt(project, "seed").returncode == 0
+    failed = dbt(project, "run", "--select", "daily", "hooked")
+    assert "stopped" in failed.stdout
+    ledger = Ledger.open(project / "people.ledger")
+    history = [(entry["destination"], entry["reports"], entry["state"]) for entry in ledger.history()]
+    assert history == [('"people"."main"."hooked"', 2000, "charged")]  # the transaction of the other was rolled back
+    hooked.unlink()
+    (project / "people.ledger").unlink()
+    assert "stopped" in dbt(project, "run", "--select", "daily").stdout
+    assert Ledger.open(project / "people.ledger").history() == []
+    model.write_text(DAILY)
+    built = dbt(project, "run", "--select", "daily")
+    assert built.returncode == 0, built.stdout
+    ledger = Ledger.open(project / "people.ledger")
+    assert [(entry["reports"], entry["state"]) for entry in ledger.history()] == [(2000, "published")]
+    ledger.check()
+    killed = dbt(project, "run", "--select", "daily", killed_at="publish before")
+    assert killed.returncode == -signal.SIGKILL
+    assert [balance.spent for balance in ledger.balances()] == ["2"]
+
+
 def test_a_model_that_draws_new_reports_of_a_table_of_permanent_ones_is_refused(project: Path) -> None:
     permanent(project)
     settings, model = project / "ldpsql.toml", project / "models" / "reports.sql"

@@ -23,7 +23,7 @@ from ldpsql.errors import InvalidParameter, KeyUnusable, LdpError, NotReleased
 from ldpsql.errors.boundary import withheld_block
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.entries import ReleaseName
-from ldpsql.ledger.guard import GIVE_LEDGER, ChargedReports, Guard, guard_of, occupied
+from ldpsql.ledger.guard import GIVE_LEDGER, Guard, guard_of, occupied
 from ldpsql.ledger.people import id_bytes, others
 from ldpsql.ledger.permanent import Reported, charge_columns_once
 from ldpsql.ledger.policy import ROW
@@ -155,7 +155,9 @@ def _permanent(
             cursor, name.dataset, mechanisms, ledger.policy.privacy_unit, whole=not name.part and not again
         )
         data = identity_of(cursor, name.dataset)
-    releases, permitted = charge_permanent(guard, data, mechanisms, name.destination, table)
+    reported = permanent_reports(guard, mechanisms, table)
+    releases = charge_columns_once(ledger, data, reported, name.destination)
+    permitted = {(mechanisms[column], column): one.fingerprints for column, one in reported.items()}
     marking = Marking(con, name.destination, mechanisms)
     with guard.allowing_permanent(permitted, _with_destination(data, name.destination)):
         yield releases[-1]
@@ -182,15 +184,12 @@ def permanent_columns(
     return cursor.sql(f"SELECT {named} FROM query_table({text_literal(dataset)})").to_arrow_table()  # noqa: S608  # quoted
 
 
-def charge_permanent(
-    guard: Guard, data: Identity, mechanisms: Mapping[str, Mechanism], destination: str, table: pa.Table
-) -> tuple[list[Release], ChargedReports]:
-    """Charge the permanent reports of the columns of a table; return a release for each column, and what may be drawn.
+def permanent_reports(guard: Guard, mechanisms: Mapping[str, Mechanism], table: pa.Table) -> dict[str, Reported]:
+    """Return the different permanent reports of the columns of a table, whose last column has the user ids.
 
     Raises:
         KeyUnusable: if the guard has no key.
         InvalidParameter: if there is nothing to draw.
-        BudgetExceeded: if somebody's budget would be exceeded; then nothing is charged.
 
     """
     if guard.ledger is None or guard.key is None:
@@ -203,8 +202,7 @@ def charge_permanent(
     for (column, mechanism), held in zip(mechanisms.items(), table.columns[:-1], strict=True):
         certified = certify(mechanism)
         reported[column] = Reported.of(certified, key.fingerprints(certified, plain(held), people, column), people)
-    releases = charge_columns_once(guard.ledger, data, reported, destination)
-    return releases, {(mechanisms[name], name): one.fingerprints for name, one in reported.items()}
+    return reported
 
 
 @contextmanager

@@ -104,6 +104,8 @@ class Plugin(BasePlugin):
                 if node is not None and self._con is not None:
                     self._records.begin(node, self._con, self._drawing)
                     self._begin(node)
+                elif (model := _built_by(event.data)) is not None and is_permanent(model):
+                    self._begin(model)
         elif event.info.name == "NodeFinished":
             self._finish(event.data.node_info.unique_id, succeeded=event.data.run_result.status == "success")
 
@@ -122,6 +124,13 @@ class Plugin(BasePlugin):
             self._records.finish(node, self._con)
         if self._releases is not None:
             self._releases.finish(unique_id, succeeded=succeeded)
+
+
+def _built_by(query: Any) -> Any:
+    """Return the node that a statement builds; None if it builds none."""
+    node = getattr(get_adapter_by_type("duckdb").get_macro_resolver(), "nodes", {}).get(query.conn_name)
+    sql = (getattr(node, "compiled_code", None) or "").strip()  # a seed has none
+    return node if sql and sql in query.sql else None
 
 
 def _cursor() -> DuckDBPyConnection:

@@ -144,13 +144,13 @@ def is_permanent(node: Any) -> bool:
 
 def charged_first(node: Any) -> bool:
     """Return whether a node is charged before its statements: no statement that we see draws new reports."""
-    return getattr(node, "language", "sql") == "python" or is_permanent(node)
+    return getattr(node, "language", "sql") == "python" or (is_permanent(node) and not charged_at_commit(node))
 
 
 def charged_at_commit(node: Any) -> bool:
     """Return whether COMMIT charges the reports of a node: nobody can see them before, and it draws in that transaction."""
     config = node.config
-    in_table = not charged_first(node) and str(config.materialized) in ("incremental", "table")
+    in_table = getattr(node, "language", "sql") != "python" and str(config.materialized) in ("incremental", "table")
     return in_table and not config.post_hook and config.incremental_strategy != "microbatch"
 
 

@@ -4,7 +4,7 @@
     -> dbt says that the model is finished: publish
 
 A model that fails before COMMIT charges nobody. A model whose reports can be seen before, such as one in Python or with a hook
-after it, is charged before it draws, and so is a model of permanent reports.
+after it, is charged before it draws.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.charging import return_charge
 from ldpsql.bulk.fingerprints import Marking
-from ldpsql.bulk.releases import charge_permanent, marking_of_query, people, permanent_columns, refuse_others
+from ldpsql.bulk.releases import marking_of_query, people, permanent_columns, permanent_reports, refuse_others
 from ldpsql.bulk.sinks import write_token, written_tokens
 from ldpsql.dbt.models import is_permanent, ldp_meta
 from ldpsql.engine.identity import Identity, identity_of
 from ldpsql.errors import InvalidParameter, LdpError, NotReleased
 from ldpsql.ledger import Ledger, Release
 from ldpsql.ledger.guard import Guard
+from ldpsql.ledger.permanent import Reported, charge_columns_once
 from ldpsql.ledger.policy import ROW
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.registry.registry import registry
@@ -47,6 +48,7 @@ class _Building:
     destination: str
     part: str = ""
     users: pa.ChunkedArray | None = None
+    permanent: dict[str, Reported] = field(default_factory=dict)
     at_commit: bool = False
     unseen: bool = False  # whether nothing but the COMMIT that charged them shows the reports
     releases: list[Release] = field(default_factory=list)
@@ -73,7 +75,7 @@ class Releases:
     def begin(self, model: Any, dataset: str, run: str, within: DuckDBPyConnection | None) -> None:
         """Let a model draw a report for each row of its dataset, in each of its columns, if everybody can pay.
 
-        Permanent reports are charged once for each person and value, whenever they are first drawn.
+        Permanent reports are charged once for each person and value, when they are first drawn.
 
         Args:
             model: the node of dbt's manifest.
@@ -98,9 +100,13 @@ class Releases:
             building = _Building(columns, data, model.relation_name, run if unit == ROW else "", users)
             if rows and is_permanent(model):
                 with self._con.cursor() as cursor:
-                    table = permanent_columns(cursor, dataset, columns, unit)
-                building.releases, allowed = charge_permanent(self._guard, data, columns, model.relation_name, table)
-                self._guard.grant_permanent(allowed)
+                    table = permanent_columns(within or cursor, dataset, columns, unit)
+                building.permanent = permanent_reports(self._guard, columns, table)
+                charged = charge_columns_once(
+                    self._ledger, data, building.permanent, model.relation_name, trial=within is not None
+                )
+                building.releases, building.at_commit = charged, within is not None
+                self._guard.grant_permanent({(columns[name], name): r.fingerprints for name, r in building.permanent.items()})
             elif rows:
                 options: dict[str, Any] = {"users": users, "part": building.part}
                 if within is None:
@@ -139,7 +145,12 @@ class Releases:
         """
         with self._lock:
             building = self._open.get(unique_id)
-        if building is not None and building.at_commit and not building.releases:
+        if building is None or not building.at_commit or building.releases:
+            return
+        if building.permanent:
+            data, destination = building.dataset, building.destination
+            building.releases = charge_columns_once(self._ledger, data, building.permanent, destination)
+        else:
             building.releases = [self._charged(building)]
             (release,) = building.releases
             write_token(cursor, building.destination, release.token)

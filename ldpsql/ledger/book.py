@@ -176,11 +176,11 @@ class Ledger:
             BudgetExceeded, LedgerError: if it would be refused.
 
         """
-        with suppress(_Undone), reading(self.path) as db:
+        with suppress(Undone), reading(self.path) as db:
             request = request_of(db, *args, **{"part": "", **options})
             with writing(db):
                 _charge(db, request, column_costs(request.policy, args[1]), request.people, None)
-                raise _Undone
+                raise Undone
 
     def unfinished(
         self,
@@ -305,7 +305,7 @@ class Ledger:
             statements.check(db)
 
 
-class _Undone(Exception):  # no error: it rolls a transaction back
+class Undone(Exception):  # no error: it rolls a transaction back
     """What was charged on trial is not written."""
 
 

@@ -40,7 +40,7 @@ from ldpsql.channels.hashed import hashed
 from ldpsql.engine.identity import Identity
 from ldpsql.errors import ChangedReports, InternalError, InvalidParameter, KeyUnusable, NotPrivate, PolicyMismatch
 from ldpsql.errors.boundary import withheld
-from ldpsql.ledger.book import Ledger
+from ldpsql.ledger.book import Ledger, Undone
 from ldpsql.ledger.entries import (
     ColumnCost,
     Release,
@@ -426,7 +426,7 @@ class _Unpaid:
 
 @withheld
 def charge_columns_once(
-    ledger: Ledger, dataset: str | Identity, columns: Mapping[str, Reported], destination: str
+    ledger: Ledger, dataset: str | Identity, columns: Mapping[str, Reported], destination: str, *, trial: bool = False
 ) -> list[Release]:
     """Record what the permanent reports of columns cost each person; those that were charged before cost nothing.
 
@@ -437,9 +437,10 @@ def charge_columns_once(
         dataset: the name of the data, for the history.
         columns: the reports of each column.
         destination: where the reports go, for the history.
+        trial: refuse what would be refused now, and record nothing.
 
     Returns:
-        the release of each column.
+        the release of each column; none on trial.
 
     Raises:
         BudgetExceeded: if somebody's budget would be exceeded; then nothing is charged.
@@ -460,13 +461,17 @@ def charge_columns_once(
             charged = [_charged(db, policy, one.fingerprints) for one in columns.values()]
         # People are hashed here, as others wait while this process writes.
         unpaid = [one.unpaid(before, salt) for one, before in zip(columns.values(), charged, strict=True)]
-        with writing(db):
+        with suppress(Undone), writing(db):
             if policy_of(db) != (policy, salt):
                 raise PolicyMismatch("the policy of the ledger was changed meanwhile", "try again")
             tokens = [
                 _charge(db, policy, cost, reports, name, source=data.source)
                 for cost, reports in zip(costs, unpaid, strict=True)
             ]
+            if trial:
+                raise Undone
+    if trial:
+        return []
     return [Release(token, *name, "charged") for token in tokens]
 
 
