@@ -132,6 +132,18 @@ def test_a_file_that_is_found_in_another_folder_has_one_budget(con: DuckDBPyConn
     spends_one_budget(con, tmp_path, [f"{tmp_path}/.hidden/*.parquet", "found"])
 
 
+def test_every_way_to_perturb_reads_the_hidden_files_that_duckdb_reads(con: DuckDBPyConnection, tmp_path: Path) -> None:
+    (tmp_path / "days" / ".old").mkdir(parents=True)
+    for file in ("days/a.parquet", "days/.b.parquet", "days/.old/c.parquet"):
+        con.execute(f"COPY people TO '{file}'")
+    for number, (source, rows) in enumerate({"days": 300, "days/**/*.parquet": 300, "days/*.parquet": 200}.items()):
+        perturb_copy(con, source, f"copy{number}.parquet", columns=COLUMNS)
+        sql = f"SELECT count(*) FROM ldp.perturb_rows('./{source}', {{city: ldp.krr(1, ['Lima', 'Oslo'])}})"
+        assert con.execute(f"SELECT count(*) FROM 'copy{number}.parquet'").fetchone() == (rows,)
+        with ldpsql.connect() as attached:
+            assert attached.execute(sql).fetchone() == (rows,)
+
+
 def test_patterns_find_hidden_files_as_duckdb_does(con: DuckDBPyConnection) -> None:
     con.execute("COPY people TO '.people.parquet'")
     (count,) = con.execute("SELECT count(DISTINCT filename) FROM read_parquet('*.parquet', filename := true)").fetchall()

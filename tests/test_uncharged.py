@@ -16,7 +16,15 @@ import pytest
 import ldpsql
 from ldpsql import Charge
 from ldpsql.bulk.sources import Frame
-from ldpsql.errors import BudgetExceeded, InvalidParameter, LedgerMissing, UnchargedReports, UnknownName, WrongType
+from ldpsql.errors import (
+    BudgetExceeded,
+    InvalidParameter,
+    LedgerMissing,
+    OutsideDomain,
+    UnchargedReports,
+    UnknownName,
+    WrongType,
+)
 from ldpsql.functions import CertifiedMechanism
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.configured import first_draw, warn_once
@@ -249,3 +257,10 @@ def test_the_warning_holds_no_path(project: Callable[[str], Path], tmp_path: Pat
         warnings.simplefilter("always")
         ldpsql.perturb(["Lima"], CITY)
     assert str(tmp_path) not in json.dumps([str(one.message) for one in caught])
+
+
+def test_an_expression_of_polars_refuses_a_value_in_the_words_of_ldpsql() -> None:
+    message = r"\A\[LDP302\] column 'city': [^\[]*\. Hint: add it, or write outside := 'as:VALUE' in the mechanism\.\Z"
+    for frame in (PEOPLE, PEOPLE.lazy()):
+        with pytest.raises(OutsideDomain, match=message):
+            frame.select(pl.col("city").ldp.perturb("krr(1, ['Lima', 'Rome'])")).lazy().collect()  # type: ignore[attr-defined]

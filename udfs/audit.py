@@ -47,13 +47,13 @@ _CELL = "STRUCT(value INTEGER, report INTEGER, report_text VARCHAR, exact VARCHA
 @guarded
 def analytic(handles: Handles) -> pa.Array:
     """Return the analytic audit of each mechanism."""
-    return pa.array([asdict(audit.analytic(MECHANISMS.thing(handle))) for handle in plain(handles).to_pylist()])
+    return pa.array(MECHANISMS.each(handles, lambda mechanism: asdict(audit.analytic(mechanism))))
 
 
 @guarded
 def channel(handles: Handles) -> pa.Array:
     """Return the cells of each channel: positions counted from 1, the report as text, the exact and the rounded probability."""
-    tables = [_cells(MECHANISMS.thing(handle)) for handle in plain(handles).to_pylist()]
+    tables = MECHANISMS.each(handles, _cells)
     ends = np.cumsum([0, *map(len, tables)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(ends), pa.concat_arrays(tables) if tables else pa.array([], _CELLS.value_type))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from ldpsql.functions import (
@@ -18,7 +20,7 @@ from ldpsql.functions import (
     plain,
     registry,
 )
-from ldpsql.mechanisms import certify
+from ldpsql.mechanisms import Mechanism, certify
 
 _ENTRY = "STRUCT(name VARCHAR, signature VARCHAR, summary VARCHAR, plugin VARCHAR)[]"
 _DESCRIPTION = (
@@ -49,29 +51,28 @@ def _entry(spec: type[Spec]) -> dict[str, str]:
 @guarded
 def describe(handles: Handles) -> pa.Array:
     """Return name, claim, realised epsilon, the exact largest ratio, size, structure and fingerprint of each mechanism."""
-    out = []
-    for handle in plain(handles).to_pylist():
-        certified = certify(MECHANISMS.thing(handle))
-        out.append(
-            {
-                "mechanism": certified.mechanism.name,
-                "claim": str(certified.certificate.claim),
-                "realised_epsilon": certified.certificate.epsilon,
-                "ratio": str(certified.certificate.ratio),
-                "inputs": len(certified.values.listed) or None,  # strings are too many to number
-                "outputs": getattr(certified.channel, "outputs", None),  # sets and private seeds are too many to number
-                "structure": type(certified.channel).__name__,
-                "summary": certified.mechanism.summary(),
-                "fingerprint": fingerprint(certified.mechanism),
-            }
-        )
-    return pa.array(out)
+    return pa.array(MECHANISMS.each(handles, _description))
+
+
+def _description(mechanism: Mechanism) -> dict[str, Any]:
+    certified = certify(mechanism)
+    return {
+        "mechanism": certified.mechanism.name,
+        "claim": str(certified.certificate.claim),
+        "realised_epsilon": certified.certificate.epsilon,
+        "ratio": str(certified.certificate.ratio),
+        "inputs": len(certified.values.listed) or None,  # strings are too many to number
+        "outputs": getattr(certified.channel, "outputs", None),  # sets and private seeds are too many to number
+        "structure": type(certified.channel).__name__,
+        "summary": certified.mechanism.summary(),
+        "fingerprint": fingerprint(certified.mechanism),
+    }
 
 
 @guarded
 def document(handles: Handles) -> pa.Array:
     """Return each mechanism as a document, in JSON."""
-    return pa.array([document_text(MECHANISMS.thing(handle)) for handle in plain(handles).to_pylist()], pa.string())
+    return pa.array(MECHANISMS.each(handles, document_text), pa.string())
 
 
 @hookimpl

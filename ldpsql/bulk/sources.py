@@ -471,7 +471,9 @@ def files_of(con: DuckDBPyConnection | None, place: Place) -> tuple[FileFormat, 
 def _found(con: DuckDBPyConnection | None, pattern: Place) -> list[str]:
     """Return the sorted files of a pattern, or the one file that it names."""
     if not pattern.is_url:
-        return [pattern.text] if os.path.isfile(pattern.text) else sorted(glob(pattern.text, recursive=True))
+        if os.path.isfile(pattern.text):
+            return [pattern.text]
+        return sorted(glob(pattern.text, recursive=True, include_hidden=True))  # as DuckDB finds them
     if con is None or not pattern.is_pattern:
         return [pattern.text]
     with cursor_of(con) as cursor:

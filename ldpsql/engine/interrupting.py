@@ -218,10 +218,21 @@ def cursor_like(con: DuckDBPyConnection) -> DuckDBPyConnection:
 
 def _search_path(con: DuckDBPyConnection) -> str:
     """Return the search path of a connection, as soon as no other thread uses it."""
+    ((path,),) = when_free(lambda: con.sql("SELECT current_setting('search_path')").fetchall())
+    return str(path)
+
+
+def when_free(read: Callable[[], T]) -> T:
+    """Return what reading from a connection returns, as soon as no other thread uses the connection.
+
+    Raises:
+        ConnectionRefused: if another thread uses it all the time.
+
+    """
     end = monotonic() + _PATIENCE
     while True:
         try:
-            ((path,),) = con.sql("SELECT current_setting('search_path')").fetchall()
+            return read()
         except ResourceInUseException as error:
             if _BUSY not in str(error):
                 raise
@@ -230,8 +241,6 @@ def _search_path(con: DuckDBPyConnection) -> str:
                     "another thread uses this connection", "give each thread a cursor of its own: con.cursor()"
                 ) from None
             sleep(0.001)
-        else:
-            return str(path)
 
 
 @contextmanager

@@ -47,6 +47,9 @@ class LdpError(Exception):
     before = ""  # a line break if DuckDB quotes the text after words of its own
 
     def __init__(self, message: str, hint: str = "", **facts: object) -> None:
+        if message.startswith(f"[{self.code}] "):  # Polars raises a copy of an error, whose message is the whole text
+            text = message.removeprefix(f"[{self.code}] ").partition("\n\n")[0]
+            message, _, hint = text.removesuffix(".").partition(". Hint: ")
         super().__init__(message)
         self.message = message
         self.hint = hint

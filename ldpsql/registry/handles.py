@@ -7,13 +7,15 @@ carries eight bytes instead of a domain. Handles live as long as the process: a 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from ldpsql.caches import ByteCache
+from ldpsql.caches import ByteCache, footprint
+from ldpsql.channels.costs import Cost
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import pinned
@@ -33,6 +35,7 @@ from ldpsql.names import IBU, INV, KRR
 from ldpsql.registry.registry import Registry, registry
 
 H = TypeVar("H", bound=Hashable)
+V = TypeVar("V")
 _COLUMNS = "columns"  # the parameter with the mechanisms of a row; elsewhere it is a number
 _UNDER_ONE = re.compile(r"\.[0-9]+", re.ASCII)
 
@@ -66,6 +69,21 @@ class Handles(Generic[H]):
                 "this is not the number of anything in this process", "pass the mechanism itself, not its handle"
             )
         return self._things[number]
+
+    def each(self, handles: pa.ChunkedArray, make: Callable[[H], V]) -> list[V]:
+        """Return what is made of the thing of each row, once for rows with the same handle.
+
+        Raises:
+            InvalidParameter: if all rows together would hold too much.
+
+        """
+        column, held = plain(handles).to_pylist(), Cost()
+        made: dict[int | None, V] = {}
+        for number, rows in Counter(column).items():
+            made[number] = make(self.thing(number))
+            held += Cost(bytes=rows * footprint(made[number]))
+            held.check(f"the answers in {len(column):,} rows", "ask once, in a statement without FROM")
+        return [made[number] for number in column]
 
 
 MECHANISMS: Handles[Mechanism] = Handles()

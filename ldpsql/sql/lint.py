@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from ldpsql.errors import PrivacyLeakWarning
+from ldpsql.engine.interrupting import when_free
+from ldpsql.errors import ConnectionRefused, PrivacyLeakWarning
 from ldpsql.sql.drawing import UNKNOWN, DrawingFunctions, Draws
 
 _DEFINED = """
@@ -47,8 +48,8 @@ def lint(con: DuckDBPyConnection, known: DrawingFunctions | None = None) -> list
 
     """
     try:
-        return _lint(con, known)
-    except (duckdb.ResourceInUseException, duckdb.TransactionException):
+        return when_free(lambda: _lint(con, known))
+    except (duckdb.ResourceInUseException, duckdb.TransactionException, ConnectionRefused):
         with con.cursor() as cursor:
             return [*_lint(cursor, known), _UNREAD]
 
@@ -56,8 +57,8 @@ def lint(con: DuckDBPyConnection, known: DrawingFunctions | None = None) -> list
 _UNREAD = Finding(
     "connection",
     "itself",
-    "it has an open result or a failed transaction, so its temporary views and its prepared statements were not read",
-    "fetch the result or roll back, and attach again",
+    "it has an open result or a failed transaction, or another thread uses it: its temporary objects were not read",
+    "fetch the result or roll back, and attach again when nobody uses it",
 )
 
 
