@@ -41,6 +41,7 @@ from ldpsql.engine.forms import (
     scalars_by_form,
     shown_by_form,
     type_of_reports,
+    weighed_by,
 )
 from ldpsql.engine.functions import (
     STATEMENTS,
@@ -102,7 +103,7 @@ from ldpsql.estimates.tables import Margin, Mean, Quantile, Share, Variance
 from ldpsql.estimates.top import tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports
-from ldpsql.inference.counts import GroupedCounts
+from ldpsql.inference.counts import GroupedCounts, weighed
 from ldpsql.inference.mixed import Mixed, Perturbed, Repeated
 from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.ledger.guard import (
@@ -349,6 +350,8 @@ __all__ = [
     "values_of",
     "values_type",
     "values_type_of",
+    "weighed",
+    "weighed_by",
     "weights",
     "with_nulls",
     "with_prior",

@@ -37,6 +37,8 @@ from ldpsql.functions import (
     plain,
     structs_with,
     too_many_reports,
+    weighed,
+    weighed_by,
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism
 
@@ -63,6 +65,43 @@ def _merged(reports: pa.Array, numbers: pa.Array) -> tuple[NDArray[np.int64], ND
     if len(reports) != len(numbers):
         raise InvalidParameter("each report needs its number", "pass the keys and the values of one map")
     return GroupedCounts.of(reports, numbers).merge()
+
+
+@guarded
+def weigh(reports: Lists, weights: Lists) -> pa.Array:
+    """Return the positions of the distinct reports of each group, and the sums of their rows, weights and squared weights.
+
+    Args:
+        reports: lists of reports.
+        weights: for each report the weight of its row, or such sums.
+
+    """
+    lists, numbers = plain(reports), plain(weights)
+    filled = lists.is_valid().to_numpy(zero_copy_only=False) & numbers.is_valid().to_numpy(zero_copy_only=False)
+    at = pa.array(np.flatnonzero(filled))
+    own, given = lists.take(at), numbers.take(at)
+    sizes = np.diff(own.offsets.to_numpy()).astype(np.int64)
+    if not np.array_equal(sizes, np.diff(given.offsets.to_numpy())):
+        raise InvalidParameter("each report needs its weight", "pass the keys and the values of one map")
+    group = np.repeat(np.flatnonzero(filled), sizes)
+    first, counts = weighed(own.flatten(), given.flatten(), group)
+    begins = np.zeros(len(lists), dtype=np.int64)
+    begins[filled] = np.cumsum(sizes) - sizes
+    ends = np.concatenate([[0], np.bincount(counts.groups[counts.group], minlength=len(lists)).cumsum()])
+    offsets, nothing = pa.array(ends, pa.int32()), pa.array(~filled)
+    places = pa.array(first - begins[counts.groups[counts.group]] + 1)
+    columns = [pa.ListArray.from_arrays(offsets, column, mask=nothing) for column in (places, counts.written())]
+    return pa.StructArray.from_arrays(columns, ["positions", "n"])
+
+
+@guarded
+def people(counts: Column) -> pa.Array:
+    """Return how many rows each group of counts stands for; NULL for NULL."""
+    maps = plain(counts)
+    numbers = plain(maps.items)
+    of_rows = (numbers.field("n") if pa.types.is_struct(numbers.type) else numbers).fill_null(0).to_numpy()
+    ends = np.concatenate([[0], np.cumsum(of_rows)])[maps.offsets.to_numpy()]
+    return pa.array(np.diff(ends).astype(np.int64), mask=np.asarray(maps.is_null()))
 
 
 @guarded
@@ -166,9 +205,12 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_agreed", agreed, "BOOLEAN"),
         Scalar("__ldp_many", many_reports, "BOOLEAN"),
         Scalar("__ldp_few", few_reports, "BOOLEAN"),
+        Scalar("__ldp_weigh", weigh, "STRUCT(positions BIGINT[], n STRUCT(n UBIGINT, w DOUBLE, ww DOUBLE)[])"),
+        Scalar("__ldp_people", people, "BIGINT"),
         Scalar("__ldp_merge", merge, "STRUCT(positions BIGINT[], n UBIGINT[])"),
         Macros.beside(__file__),
         Scalar("__ldp_octets", octets_of_sets, "BLOB"),
         counted_by_form(),
         listed_by(),
+        weighed_by(),
     ]

@@ -1,13 +1,24 @@
+-- Weighted counts: for each report a struct of the number of rows, the sum of their weights, and that of the squares of these.
+CREATE OR REPLACE MACRO ldp._weighed(reports, weights) AS list_transform(
+    [__ldp_weigh(reports, weights)], lambda result: map(list_select(reports, result.positions), result.n)
+)[1];
 -- Counts of reports: histogram() is what DuckDB turns into a plain GROUP BY.
-CREATE OR REPLACE MACRO ldp.counts(report, keep := true) AS histogram(report) FILTER (WHERE ldp._kept(keep));
+CREATE OR REPLACE MACRO ldp._counts
+    (report, weight "NULL", keep) AS histogram(report) FILTER (WHERE ldp._kept(keep)),
+    (report, weight, keep) AS ldp._weighed(list(report) FILTER (WHERE ldp._kept(keep)), list(weight) FILTER (WHERE ldp._kept(keep)));
+CREATE OR REPLACE MACRO ldp.counts(report, keep := true, weight := NULL) AS ldp._counts(report, weight, keep);
 
 CREATE OR REPLACE MACRO ldp._merged(reports, numbers) AS list_transform(
     [__ldp_merge(reports, numbers)], lambda result: map(list_select(reports, result.positions), result.n)
 )[1];
+CREATE OR REPLACE MACRO ldp._merged_kind
+    (reports, numbers, kind DOUBLE[]) AS ldp._merged(reports, numbers),
+    (reports, numbers, kind) AS ldp._weighed(reports, numbers);
 -- An aggregate over counts: the sum for each report.
-CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged(
+CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged_kind(
     flatten(list(map_keys(counts)) FILTER (WHERE counts IS NOT NULL)),
-    flatten(list(map_values(counts)) FILTER (WHERE counts IS NOT NULL))
+    flatten(list(map_values(counts)) FILTER (WHERE counts IS NOT NULL)),
+    map_values(counts)
 );
 
 -- A macro of its own: `ldp.estimate` also takes a table as an identifier, whose name SQL cannot read.
@@ -40,10 +51,10 @@ CREATE OR REPLACE MACRO ldp._asked(estimator, m) AS __ldp_ask('estimate', m, NUL
 CREATE OR REPLACE MACRO ldp._columns_of(estimator) AS
     ['value', 'estimate', 'std_error', 'low', 'high', 'n', CASE WHEN __ldp_borrows(estimator) THEN 'borrowed' END];
 -- Keys may have any name, such as counts: the names here begin with "ldp ".
-CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator := NULL) AS TABLE
+CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator := NULL, weight := NULL) AS TABLE
     WITH "ldp counted" AS MATERIALIZED (
         SELECT * EXCLUDE ("ldp report") FROM (
-            SELECT any_value(ldp._keys(keys, ldp._columns_of(estimator))) AS "ldp keys", ldp._counted_by(report, true, m) AS "ldp counts",
+            SELECT any_value(ldp._keys(keys, ldp._columns_of(estimator))) AS "ldp keys", ldp._weighed_by(report, true, m, weight) AS "ldp counts",
                    any_value(ldp._name(report)) AS "ldp report", row_number() OVER (ORDER BY keys) AS "ldp place"
             FROM query_table(__ldp_place(reports)) GROUP BY keys
         ) WHERE ldp._agreed(reports, "ldp report", m)
@@ -65,8 +76,8 @@ CREATE OR REPLACE MACRO ldp._estimate_by(reports, report, keys, m, estimator := 
             FROM (SELECT * EXCLUDE ("ldp run", "ldp prior"),
                          __ldp_learnt(ldp._asked(estimator, m), "ldp run", "ldp prior") AS "ldp asked"
                   FROM "ldp placed" LEFT JOIN "ldp priors" USING ("ldp run"))));
-CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := NULL) AS TABLE
-        (FROM ldp._estimate_by(reports, report, keys, m, estimator)),
+CREATE OR REPLACE MACRO ldp.estimate_by(reports, report, keys, m, estimator := NULL, weight := NULL) AS TABLE
+        (FROM ldp._estimate_by(reports, report, keys, m, estimator, weight)),
     (reports, report, keys) AS TABLE
         (FROM query(__ldp_call('ldp._estimate_by', reports, current_setting('search_path'), ldp._catalog(),
                                report, alias(report), keys, alias(keys))));

@@ -132,7 +132,7 @@ class Borrowing(Question):
         """Return the shares of every group, and from 0 to 1 which part of them comes from other groups."""
         measure, groups = functional.measure(estimates), len(estimates.fit.theta)
         borrowed = np.array(estimates.fit.borrowed or [np.nan] * groups)[:, None]
-        people = estimates.likelihood.n[:, None]
+        people = estimates.likelihood.of_people.n[:, None]
         numbers: dict[str, Any] = {name: getattr(measure, name) for name in NUMBERS}
         return Lines.of_numbers(
             {"value": np.arange(measure.estimate.shape[1]), **numbers, "n": people, "ldp borrowed": borrowed}

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from ldpsql.bulk.fingerprints import of_frame
 from ldpsql.bulk.sources import batches_of, check_columns, stream
 from ldpsql.channels import SetChannel
-from ldpsql.domains.columns import plain, taken
+from ldpsql.domains.columns import plain
 from ldpsql.errors import BadCounts, InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.uncertainty import bounded
-from ldpsql.inference.counts import GroupedCounts
+from ldpsql.inference.counts import GroupedCounts, weighed
 from ldpsql.inference.outcome import Fit, simplex_projection
 from ldpsql.inference.score_intervals import deviations, of_votes
 from ldpsql.mechanisms.base import Mechanism, certify_values
@@ -35,7 +35,10 @@ _AHEAD = 64  # batches that are counted before their counts are added up
 
 @dataclass(frozen=True)
 class Counts:
-    """Distinct reports, in a fixed order, how often each occurs, and the fingerprint of what drew them, if it is known."""
+    """Distinct reports, in a fixed order, how often each occurs, and the fingerprint of what drew them, if it is known.
+
+    If rows have weights, ``numbers`` are structs of the number of rows n, their weight w, and their squared weight ww.
+    """
 
     reports: pa.Array
     numbers: pa.Array
@@ -56,8 +59,8 @@ class Counts:
             reports, numbers = reports.filter(there), numbers.filter(there)
         if not len(reports):
             return cls(reports, pa.array([], pa.uint64()))
-        first, sums = GroupedCounts.of(reports, numbers).merge()
-        return cls(taken(reports, first), pa.array(sums.astype(np.uint64)))
+        _, counts = GroupedCounts.of(reports, numbers).merged()
+        return cls(counts.reports, counts.written())
 
     @classmethod
     @withheld
@@ -125,24 +128,31 @@ class Supports:
 
 
 @withheld
-def partial_counts(batches: Any, column: str) -> Counts:
+def partial_counts(batches: Any, column: str, weight: str | None = None) -> Counts:
     """Count the reports of one column of a stream, batch by batch; NULL reports are left out.
 
     Args:
         batches: anything that offers Arrow's stream interface, or a pandas frame.
         column: the column of the reports.
+        weight: the column of the weights of the rows; None if all count the same. Weighted counts add up with their like only.
 
     Raises:
+        BadCounts: if a weight is negative, NULL or not finite.
         UnknownName, SourceRefused: if there is no such column, or more than one.
 
     """
-    reader = _with(batches, column)
-    waiting = [_nothing(reader, column)]
+    reader = _with(batches, column, *([] if weight is None else [weight]))
+    waiting = [_nothing(reader, column)] if weight is None else []
     for batch in batches_of(reader):
         reports = batch.column(column)
-        waiting.append(Counts.of(reports, pa.array(np.ones(len(reports), dtype=np.uint64))))
+        if weight is None:
+            waiting.append(Counts.of(reports, pa.array(np.ones(len(reports), dtype=np.uint64))))
+        else:
+            _, counts = weighed(_decoded(reports), plain(batch.column(weight)))
+            waiting.append(Counts(counts.reports, counts.written()))
         if len(waiting) > _AHEAD:
             waiting = [_merged(waiting)]
+    waiting = waiting or [_nothing(reader, column)]
     return replace(_merged(waiting), fingerprints=of_frame(batches, column) or of_schema(reader.schema, column))
 
 
@@ -210,9 +220,9 @@ def partial_supports(batches: Any, column: str, mechanism: Mechanism | str) -> S
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.int64)
 
 
-def _with(batches: Any, column: str) -> pa.RecordBatchReader:
-    reader = stream(batches, [column])
-    check_columns([column], reader.schema.names)
+def _with(batches: Any, *columns: str) -> pa.RecordBatchReader:
+    reader = stream(batches, list(columns))
+    check_columns(list(columns), reader.schema.names)
     return reader
 
 
@@ -237,6 +247,9 @@ def _joined(parts: list[Counts]) -> tuple[pa.Array, pa.Array]:
     except pa.ArrowException:
         joined = None
     if joined is None:
-        raise BadCounts("counts of reports of different types do not add up", "cast the reports to one type")
+        raise BadCounts(
+            "counts of different types of reports do not add up, nor counts with weights and without",
+            "cast the reports to one type, or give all rows a weight",
+        )
     reports, numbers = (column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in joined.columns)
     return reports, numbers

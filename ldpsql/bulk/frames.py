@@ -79,6 +79,7 @@ def estimate(
     estimator: Estimator | str | None = None,
     *,
     column: str | Sequence[str] | None = None,
+    weight: str | None = None,
 ) -> Estimate: ...
 
 
@@ -90,6 +91,7 @@ def estimate(
     *,
     column: str | Sequence[str] | None = None,
     by: str | Sequence[str],
+    weight: str | None = None,
     question: str | None = None,
     **arguments: Any,
 ) -> Rows: ...
@@ -102,6 +104,7 @@ def estimate(
     estimator: Estimator | str | None = None,
     *,
     column: str | Sequence[str] | None = None,
+    weight: str | None = None,
     question: str,
     **arguments: Any,
 ) -> Rows: ...
@@ -115,6 +118,7 @@ def estimate(
     *,
     column: str | Sequence[str] | None = None,
     by: str | Sequence[str] = (),
+    weight: str | None = None,
     question: str | None = None,
     **arguments: Any,
 ) -> Estimate | Rows:
@@ -132,6 +136,7 @@ def estimate(
         column: the column of the reports in a frame, or the columns of a row; by default those that are not in ``by``, if it is
             only one, or if the mechanism is one of a row.
         by: the columns that define groups.
+        weight: the column of the weights of the rows, such as those of a survey; without one, all count the same.
         question: what to answer instead of the shares of all values: the name of a question, such as ``mean``, ``median``,
             ``share`` or ``top``, or of an estimator.
         **arguments: the arguments of the question, such as ``of="age"``, ``q=0.9`` or ``most=3``.
@@ -151,7 +156,7 @@ def estimate(
     """
     keys, columns = _names(by, "by"), _names(column or (), "column")
     frame = isinstance(data, str | os.PathLike) or is_frame(data)
-    if not frame and (columns or keys):
+    if not frame and (columns or keys or weight is not None):
         raise InvalidParameter("one column of reports, or counts, have no names of columns", "pass a frame")
     if isinstance(mechanism, Mapping):
         if frame or question is not None:
@@ -159,9 +164,11 @@ def estimate(
             raise InvalidParameter("mechanisms by level are for a column of reports with levels, without a question", hint)
         return _of_reports(data, mechanism, estimator)
     if frame:
-        columns = columns or _columns(data, mechanism, keys)
+        columns = columns or _columns(data, mechanism, [*keys, *([] if weight is None else [weight])])
     if keys or question is not None:
-        return _asked(data, columns, mechanism, estimator, keys=keys, question=question, arguments=arguments)
+        return _asked(data, columns, mechanism, estimator, keys=keys, weight=weight, question=question, arguments=arguments)
+    if weight is not None:
+        return _of_weights(data, columns, mechanism, estimator, weight)
     return _of_frame(data, columns, mechanism, estimator) if columns else _of_reports(data, mechanism, estimator)
 
 
@@ -195,10 +202,12 @@ def _asked(
     estimator: Estimator | str | None,
     *,
     keys: list[str],
+    weight: str | None,
     question: str | None,
     arguments: dict[str, Any],
 ) -> Rows:
     """Return the answers for each group, from SQL; without columns the data are one column, or counts."""
+    others = keys if weight is None else [*keys, weight]
     if question in registry().estimators:  # the shares, by this estimator
         question, estimator, arguments = None, registry().estimator({"estimator": question, **arguments}), {}
     method = None if estimator is None else registry().estimator(estimator)
@@ -206,13 +215,13 @@ def _asked(
         registry().question(question).check_arguments(arguments)
     with connect() as con:
         if columns:
-            table, drawn_by = _in_sql(con, data, columns, [*columns, *keys], mechanism)
+            table, drawn_by, _ = _in_sql(con, data, columns, [*columns, *others], mechanism)
         else:
             drawn_by, table = _mechanism(data, mechanism), text_literal(quoted(_ROWS))
             columns = ["report"]
             con.register(_ROWS, pa.table([_maps(data) if isinstance(data, Counts) else column_of(data)], columns))
         report = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
-        reports = Reports(con, table, report, drawn_by, method)
+        reports = Reports(con, table, report, drawn_by, method, weight)
         given = {name: sql_literal(value) for name, value in arguments.items()}
         given |= {"estimator": reports.method} if method else {}
         try:
@@ -233,13 +242,13 @@ def _maps(counts: Counts) -> pa.Array:
 
 def _in_sql(
     con: DuckDBPyConnection, data: Any, columns: list[str], wanted: list[str], mechanism: Mechanism | str | None
-) -> tuple[str, Mechanism]:
-    """Return what ``query_table`` takes for columns of a frame or a file, and the mechanism of its reports."""
+) -> tuple[str, Mechanism, bool]:
+    """Return what ``query_table`` takes for columns of a frame or a file, their mechanism, and whether they record it."""
     if isinstance(data, str | os.PathLike):
         path = os.fspath(data)
-        drawn_by, _ = drawn_by_columns(columns, mechanism, lambda name: of_source(con, path, name))
-        return sql_of(con, path, wanted), drawn_by
-    drawn_by, _ = drawn_by_columns(columns, mechanism, lambda name: of_frame(data, name))
+        drawn_by, recorded = drawn_by_columns(columns, mechanism, lambda name: of_source(con, path, name))
+        return sql_of(con, path, wanted), drawn_by, recorded
+    drawn_by, recorded = drawn_by_columns(columns, mechanism, lambda name: of_frame(data, name))
     chosen = list(dict.fromkeys(wanted))
     if isinstance(data, pl.LazyFrame):
         check_columns(chosen, data.collect_schema().names())
@@ -248,7 +257,23 @@ def _in_sql(
     check_columns(chosen, reader.schema.names)
     empty = reader.schema.empty_table().select(chosen)
     con.register(_ROWS, pa.Table.from_batches((batch.select(chosen) for batch in batches_of(reader)), empty.schema))
-    return text_literal(quoted(_ROWS)), drawn_by
+    return text_literal(quoted(_ROWS)), drawn_by, recorded
+
+
+def _of_weights(
+    data: Any, columns: list[str], mechanism: Mechanism | str | None, estimator: Estimator | str | None, weight: str
+) -> Estimate:
+    """Return the estimate from rows with weights, which DuckDB reads."""
+    with connect() as con:
+        table, drawn_by, recorded = _in_sql(con, data, columns, [*columns, weight], mechanism)
+        report = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
+        counted = f"SELECT ldp.counts({report}, weight := {quoted(weight)}) AS c FROM query_table({table})"  # noqa: S608  # quoted
+        query = f"SELECT unnest(map_keys(c)) AS report, unnest(map_values(c)) AS n FROM ({counted})"  # noqa: S608  # quoted
+        try:
+            made = con.sql(query).to_arrow_table()
+        except duckdb.Error as error:
+            raise of_sql(error) or error from None
+    return _of_reports(Counts.from_arrow(made), drawn_by, estimator, recorded=recorded)
 
 
 def _of_frame(
@@ -572,7 +597,7 @@ def regression(
     """
     columns, model = _names(column, "column"), Model(y, tuple(x), **options)
     with duckdb.connect() as con:
-        table, drawn_by = _in_sql(con, reports, columns, [*columns, *model.raw], mechanism)
+        table, drawn_by, _ = _in_sql(con, reports, columns, [*columns, *model.raw], mechanism)
         return model.fit(con, table, columns, drawn_by)
 
 

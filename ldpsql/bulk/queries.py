@@ -10,6 +10,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql.engine.functions import struct_text
 from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.names import PEOPLE
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.sql.named import sql_call
 
@@ -22,37 +23,45 @@ class Reports(NamedTuple):
     reports: str
     mechanism: Mechanism
     estimator: Estimator | None
+    weight: str | None = None
 
     @property
     def method(self) -> str:
         """The estimator in SQL; NULL is what SQL takes if nobody names one."""
         return "NULL" if self.estimator is None else text_literal(str(self.estimator))
 
+    @property
+    def options(self) -> str:
+        """The estimator and the column of weights as the options of a call in SQL."""
+        return f"estimator := {self.method}" + (f", weight := {quoted(self.weight)}" if self.weight else "")
+
 
 def shares(of: Reports, keys: Sequence[str]) -> str:
     """Return the query for the share of each value."""
-    made, method = sql_call(of.mechanism, of.con), of.method
+    made = sql_call(of.mechanism, of.con)
     if not keys:
-        return f"FROM ldp.estimate({of.table}, {of.reports}, {made}, estimator := {method})"
-    return _in_order(f"ldp.estimate_by({of.table}, {of.reports}, {_by(keys)}, {made}, estimator := {method})", keys)
+        return f"FROM ldp.estimate({of.table}, {of.reports}, {made}, {of.options})"
+    return _in_order(f"ldp.estimate_by({of.table}, {of.reports}, {_by(keys)}, {made}, {of.options})", keys)
 
 
 def answers(of: Reports, question: str, arguments: Mapping[str, str], keys: Sequence[str]) -> str:
     """Return the query for the answer to a question, with the groups in the order of their keys."""
-    given = _named(dict(arguments) | ({"by": _by(keys)} if keys else {}))
+    options = ({"by": _by(keys)} if keys else {}) | ({"weight": quoted(of.weight)} if of.weight else {})
+    given = _named(dict(arguments) | options)
     return _in_order(f"ldp.{quoted(question)}({of.table}, {of.reports}, {sql_call(of.mechanism, of.con)}{given})", keys)
 
 
 def answers_of_counts(of: Reports, question: str, arguments: Mapping[str, str]) -> str:
     """Return the query for the answer to a question from one row of counts, which table functions do not take."""
     call = f"ldp.{quoted(question)}({of.reports}, {sql_call(of.mechanism, of.con)}{_named(arguments)})"
-    n = f"list_sum(map_values({of.reports}))::BIGINT AS n"
+    n = f"{PEOPLE}({of.reports}) AS n"
     return f"SELECT unnest({call}, recursive := true), {n} FROM query_table({of.table})"  # noqa: S608
 
 
 def compared(one: Reports, other: Reports, question: str, arguments: Mapping[str, str]) -> str:
     """Return the query for the answer to a question about two groups of people."""
-    parts = (f"(SELECT ldp.counts({each.reports}) AS c FROM query_table({each.table}))" for each in (one, other))  # noqa: S608
+    weight = f", weight := {quoted(one.weight)}" if one.weight else ""
+    parts = (f"(SELECT ldp.counts({each.reports}{weight}) AS c FROM query_table({each.table}))" for each in (one, other))  # noqa: S608
     call = f"ldp.{quoted(question)}(one.c, other.c, {sql_call(one.mechanism, one.con)}{_named(arguments)})"
     return f"SELECT unnest({call}) FROM {' AS one, '.join(parts)} AS other"  # noqa: S608
 

@@ -17,6 +17,7 @@ from ldpsql.cli.options import (
     NamedArgument,
     RecordedOption,
     SourceArgument,
+    WeightOption,
     columns_named,
     of_table,
     reading,
@@ -53,6 +54,7 @@ def ask(
     mechanism: RecordedOption = None,
     estimator: EstimatorOption = "",
     by: ByOption = None,
+    weight: WeightOption = None,
     database: DatabaseOption = ":memory:",
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -78,7 +80,7 @@ def ask(
         raise InvalidParameter(
             "--against is for compare, which needs it and has no --by", "ldpsql ask compare a.parquet city --against b.parquet"
         )
-    with reading([source, *([against] if against else [])], columns, keys, mechanism, estimator, database) as read:
+    with reading([source, *([against] if against else [])], columns, keys, mechanism, estimator, database, weight) as read:
         one = read[0]
         given = {name: Arguments(one.mechanism, columns[0]).sql(each) for name, each in texts.items()}
         given |= {"estimator": one.method} if one.estimator else {}
@@ -98,7 +100,7 @@ def outcome(
     named: NamedArgument = None,
     y: Annotated[str, typer.Option("--of", help="The raw column.")] = "",
     measure: Annotated[str, typer.Option(help="mean, sum, variance or share.")] = "mean",
-    weight: Annotated[str | None, typer.Option(help="The column of weights.")] = None,
+    weight: WeightOption = None,
     estimator: Annotated[str, typer.Option(help="best, inv or bayes.")] = BEST,
     column: ColumnsOption = None,
     mechanism: RecordedOption = None,
@@ -130,7 +132,7 @@ def regression(
     named: NamedArgument = None,
     y: Annotated[str, typer.Option("--outcome", help="The raw column that is explained.")] = "",
     x: Annotated[list[str] | None, typer.Option("--on", help="A raw column that explains it, too; repeat it.")] = None,
-    weight: Annotated[str | None, typer.Option(help="The column of weights.")] = None,
+    weight: WeightOption = None,
     family: Annotated[str, typer.Option(help="linear or logistic.")] = "linear",
     numbers: Annotated[bool, typer.Option(help="Perturbed values enter as numbers, not as categories.")] = False,
     interactions: Annotated[bool, typer.Option(help="Products of perturbed and raw columns enter, too.")] = False,

@@ -20,6 +20,7 @@ from ldpsql.cli.options import (
     NamedArgument,
     RecordedOption,
     SourceArgument,
+    WeightOption,
     bar,
     columns_named,
     compared,
@@ -42,6 +43,7 @@ def estimate(
     mechanism: RecordedOption = None,
     estimator: EstimatorOption = "",
     by: ByOption = None,
+    weight: WeightOption = None,
     database: DatabaseOption = ":memory:",
     read: Annotated[
         str, typer.Option(help="Another library drew the reports, in this format: bits, array, position, positions or xxhash.")
@@ -63,12 +65,12 @@ def estimate(
 
     keys, columns = by or [], columns_named(named, column)
     if into is not None:
-        check_into(columns, keys, database, shown=bool(read) or form is not Format.TABLE)
+        check_into(columns, keys, database, shown=bool(read or weight) or form is not Format.TABLE)
         estimate_into(source, columns[0], keys, mechanism, estimator, database, into, replace=replace, resume=resume)
         return
     if replace or resume:
         raise InvalidParameter("--replace and --resume are for --into", "add --into, or leave them out")
-    rows = list(of_table(estimates(source, columns, keys, mechanism, estimator, database, read)))
+    rows = list(of_table(estimates(source, columns, keys, mechanism, estimator, database, read, weight)))
     if not rows:
         raise NoReports(hint="is the column empty?")
     write_rows(rows, form)
@@ -82,6 +84,7 @@ def estimates(
     estimator: str,
     database: str,
     read: str = "",
+    weight: str | None = None,
 ) -> pa.Table:
     """Return the estimate from columns of reports, for each group.
 
@@ -91,7 +94,7 @@ def estimates(
     from ldpsql.quoting import text_literal
     from ldpsql.sql.named import sql_call
 
-    with reading([source], columns, keys, mechanism, estimator, database) as [stored]:
+    with reading([source], columns, keys, mechanism, estimator, database, weight) as [stored]:
         reports = stored
         if read:
             made = sql_call(stored.mechanism, stored.con)

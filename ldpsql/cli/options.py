@@ -57,6 +57,7 @@ RecordedOption: TypeAlias = Annotated[
         help="The mechanism, its name in ldpsql.toml, or a document, city.json; by default what the reports record.",
     ),
 ]
+WeightOption: TypeAlias = Annotated[str | None, typer.Option("--weight", help="The column of the weights of the rows.")]
 EstimatorOption: TypeAlias = Annotated[
     str,
     typer.Option(
@@ -259,7 +260,13 @@ def existing(database: str) -> str:
 
 @contextmanager
 def reading(
-    sources: list[str], columns: list[str], keys: list[str], mechanism: str | None, estimator: str, database: str
+    sources: list[str],
+    columns: list[str],
+    keys: list[str],
+    mechanism: str | None,
+    estimator: str,
+    database: str,
+    weight: str | None = None,
 ) -> Iterator[list[Reports]]:
     """Open sources of reports of one mechanism, after a check that none records another; see `drawn_by` and `compared`."""
     from ldpsql.bulk.columns import drawn_apart, row_part
@@ -270,14 +277,14 @@ def reading(
     from ldpsql.registry.registry import registry
 
     with opened(database) as con, ExitStack() as comparisons:
-        tables = [sql_of(con, source, [*columns, *keys]) for source in sources]
+        tables = [sql_of(con, source, [*columns, *keys, *([weight] if weight else [])]) for source in sources]
         made = drawn_by(con, sources[0], columns, mechanism)
         method = registry().estimator(estimator) if estimator else None
         for source in sources:
             for name, part in drawn_apart(columns, made).items():
                 comparisons.enter_context(compared(con, source, name, part))
         reports = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
-        yield [Reports(con, table, reports, row_part(columns, made), method) for table in tables]
+        yield [Reports(con, table, reports, row_part(columns, made), method, weight) for table in tables]
 
 
 _AT_A_TIME = 10_000  # rows that are Python objects at the same time

@@ -216,6 +216,19 @@ def finite_or_null(numbers: NDArray[np.float64] | NDArray[np.int64]) -> pa.Array
     return pa.array(numbers, mask=np.isinf(numbers))
 
 
+def as_numbers(column: pa.Array) -> NDArray[np.float64]:
+    """Return a column of numbers or booleans as doubles; NULL is NaN.
+
+    Raises:
+        WrongType: if it holds anything else.
+
+    """
+    if family(column.type) != "number" and not pa.types.is_boolean(column.type) and not pa.types.is_null(column.type):
+        raise WrongType("raw columns and weights must be numbers or booleans", "such as (city = 'Lima')::INTEGER")
+    whole = column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
+    return np.asarray(whole.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+
+
 # Numbers for the distinct values of a column of any type, in little more memory than the column itself.
 
 _CELLS = 1 << 16  # words at a time, so that what is mixed stays in the cache

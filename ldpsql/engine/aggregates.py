@@ -17,13 +17,14 @@ from ldpsql.names import (
     ASK,
     COLUMN_NAME,
     COMPARED,
-    COUNTED_BY,
     FEW,
     KEYS,
     LISTED_BY,
+    PEOPLE,
     RECORD_OF,
     TABLE_PLACE,
     TEXT,
+    WEIGHED_BY,
     WRITTEN_CALL,
 )
 from ldpsql.quoting import quoted, text_literal
@@ -62,14 +63,16 @@ def aggregate(
         over = {"counts": None, "others": None, "m": "false"} | optional | dict(options)
         compared = f"{COMPARED}(counts, {next(each)}, others, {next(each)})"
         return Macros("\n".join([_macro(name, over, compared), _comment(name, question.summary)]))
-    counted = f"{LISTED_BY if question.lists else COUNTED_BY}(report, keep, {{m}})"
+    if not question.lists:
+        arguments["weight"] = "NULL"
+    counted = f"{LISTED_BY}(report, keep, {{m}})" if question.lists else f"{WEIGHED_BY}(report, keep, {{m}}, weight)"
     of_reports = answer.format(counts=counted.format(m="false"), record=f"{RECORD_OF}(report, report)")
     made = [_macro(name, {"report": None, "m": None if required else "false"} | arguments, of_reports)]
     if not estimator:
         made.append(_comment(name, f"aggregate: {question.summary}"))
     if not estimator:
         answered = answer.format(counts=_LOCAL, record=f"typeof({_LOCAL})")
-        size = f"len({_LOCAL})" if question.lists else f"list_sum(map_values({_LOCAL}))"
+        size = f"len({_LOCAL})" if question.lists else f"{PEOPLE}({_LOCAL})"
         keys = f'{KEYS}("by", [{", ".join(map(text_literal, [*question.fields, "n"]))}])'
         made += _over_tables(name, {"m": None} | arguments, counted.format(m="m"), answered, f"{size}::BIGINT", keys)
     return Macros("\n".join(made))

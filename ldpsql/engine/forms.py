@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from ldpsql.domains.sql_types import sql_type
 from ldpsql.engine.aggregates import COUNTED
 from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_of
-from ldpsql.errors import InvalidParameter
+from ldpsql.errors import BadCounts, InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
-from ldpsql.names import COUNTED_BY, DREW, KEPT, LISTED_BY, RECORDING, REPORT_KIND, STRUCT, WRITTEN
+from ldpsql.names import COUNTED_BY, DREW, KEPT, LISTED_BY, RECORDING, REPORT_KIND, STRUCT, WEIGHED, WEIGHED_BY, WRITTEN
+from ldpsql.quoting import text_literal
 from ldpsql.reports import FORMS, RowReports
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
@@ -26,6 +27,7 @@ from ldpsql.reports.base import MarkedReports, NumberedReports
 _BOUND = "from_json('null', {}) IS NULL"
 _IS_LIST = _BOUND.format(f"'' || {WRITTEN}('domain', ' ELSE CAST(NULL AS ' || typeof([{{0}}][1]) || ') END')")
 PLAIN_TEXT = "BOOLEAN"  # stands for a list of strings, whose reports need no cast
+COUNTED_ALREADY = BadCounts("counts of reports take no weight", "count with weights: ldp.counts(report, weight := w)")
 COUNTS = "MAP(VARCHAR, VARCHAR)"  # what DuckDB casts all counts to, and no reports
 
 
@@ -137,6 +139,17 @@ def listed_by() -> Macros:
     return Macros(_of_recorded(LISTED_BY, f"list({{report}}) FILTER (WHERE {KEPT}({{keep}}))"))
 
 
+def weighed_by() -> Macros:
+    """Return ``ldp._weighed_by(report, keep, m, weight)``: the counts of reports, with weights unless ``weight`` is NULL."""
+    weighed = f"{WEIGHED}({LISTED_BY}(report, keep, m), list(weight) FILTER (WHERE {KEPT}(keep)))"
+    refused = f"error({text_literal(str(COUNTED_ALREADY))})"
+    parameters, name = ("report", "keep", "m"), WEIGHED_BY.removeprefix("ldp.")
+    by_kind = [((*parameters, "weight", f"kind {COUNTS}"), refused), ((*parameters, "weight", "kind"), weighed)]
+    without = ((*parameters, 'weight "NULL"'), f"{COUNTED_BY}(report, keep, m)")
+    of_rows = ((*parameters, "weight"), f"{WEIGHED_BY}_kind(report, keep, m, weight, report)")
+    return Macros(overloaded(f"{name}_kind", by_kind).text + overloaded(name, [without, of_rows]).text)
+
+
 def _of_recorded(macro: str, aggregate: str) -> str:
     """Return the statements of a macro of a report, a condition and a mechanism that applies an aggregate to plain reports."""
     checked = f"{DREW}(report, m, m) AND {KEPT}(keep)"
@@ -179,7 +192,7 @@ def shown_by_form() -> Macros:
     return overloaded("_shown", [*marked, (("cell", "reports"), "reports[cell.report]")])
 
 
-def overloaded(macro: str, overloads: list[tuple[tuple[str, ...], str]]) -> Macros:
+def overloaded(macro: str, overloads: Sequence[tuple[tuple[str, ...], str]]) -> Macros:
     """Return a macro of several overloads, each a pair of parameters and body; the last one takes what no other does."""
     bodies = [f"\n    ({', '.join(map(str.strip, parameters))}) AS {body}" for parameters, body in overloads]
     return Macros(f"CREATE OR REPLACE MACRO ldp.{macro}{','.join(bodies)};")

@@ -19,7 +19,7 @@ from ldpsql.estimates.estimate import refuse_pairs
 from ldpsql.estimates.fitting import check_possible
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, likelihoods
-from ldpsql.inference.counts import GroupedCounts, whole_numbers
+from ldpsql.inference.counts import GroupedCounts, numbers_of
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
@@ -105,7 +105,7 @@ def _some_groups(maps: pa.MapArray, rows: NDArray[np.int64]) -> Iterator[Grouped
     """Yield the counts of `GROUPS_SEEN` groups, evenly from the smallest to the largest, or of all."""
     if len(rows) > GROUPS_SEEN:
         ends = maps.offsets.to_numpy()
-        sizes = np.add.reduceat(whole_numbers(maps.items), ends[rows].astype(np.int64))
+        sizes = np.add.reduceat(numbers_of(maps.items)[0], ends[rows].astype(np.int64))
         order = np.argsort(sizes, kind="stable")
         rows = rows[order[np.linspace(0, len(rows) - 1, GROUPS_SEEN).astype(np.int64)]]
     for start in range(0, len(rows), GROUPS_AT_ONCE):
@@ -173,7 +173,11 @@ def once_a_run(function: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
 def _begins_a_run(maps: pa.Array, handles: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which rows differ from the row before; all do if keys cannot be compared."""
     new = np.ones(len(maps), dtype=np.bool_)
-    if len(maps) < 2 or not pa.types.is_map(maps.type) or pa.types.is_nested(maps.type.key_type):
+    if (
+        len(maps) < 2
+        or not pa.types.is_map(maps.type)
+        or any(map(pa.types.is_nested, (maps.type.key_type, maps.type.item_type)))
+    ):
         return new
     valid, sizes = maps.is_valid().to_numpy(zero_copy_only=False), np.diff(maps.offsets.to_numpy()).astype(np.int64)
     alike = valid[1:] & valid[:-1] & (sizes[1:] == sizes[:-1]) & (sizes[1:] > 0) & (handles[1:] == handles[:-1])

@@ -147,7 +147,7 @@ def averaged(estimates: Estimates, of_levels: list[list[Band]], levels: tuple[fl
         theta = likeliest(likelihood, estimates.fit)
         groups = len(theta)
         ends = (np.moveaxis(cuts[..., at], 0, 1).reshape(groups, -1).astype(np.int64) for at in (one, other))
-        _, apart = likelihood.operator.of_ranges(likelihood.shares, likelihood.n, theta, Ranges(*ends))
+        _, apart = likelihood.of_ranges(theta, Ranges(*ends))
         apart = np.moveaxis(apart.reshape(groups, len(levels), -1), 0, 1)
         own = np.where(known[..., None], error, 0.0)
         covariance = own[..., None] ** 2 * np.eye(_POINTS)

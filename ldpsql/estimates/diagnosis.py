@@ -31,8 +31,11 @@ class Diagnosis:
     as far from any distribution. If nearly all reports differ, it compares how many values they support, and how often each
     value is supported, with what the mechanism allows. ``influence`` is how far one replaced report can move a share.
     ``effective_reports`` is how many unperturbed values would leave the same total variance of the shares, sum of
-    theta (1 - theta) over sum of std_error^2. ``impossible`` counts the reports that cannot occur under the mechanism, if these
-    were left out. ``chosen`` is the estimator that was used, ``reason`` why.
+    theta (1 - theta) over sum of std_error^2. ``weighted_reports`` is Kish's number: how many reports of equal weight are worth
+    as much as these ``reports`` with their weights, (sum of w)^2 over sum of w^2. If there are weights, the log-likelihood and
+    the gap are those of so many reports, and ``influence`` is a bound for that of the largest weight. ``impossible`` counts the
+    reports that cannot occur under the mechanism, if these were left out. ``chosen`` is the estimator that was used, ``reason``
+    why.
     ``record`` is recorded if the reports say which mechanism drew them, so that another one would have been refused.
     ``borrowed`` is which part of the estimate, from 0 to 1, comes from the reports of other groups.
     """
@@ -55,6 +58,7 @@ class Diagnosis:
     impossible: int = 0
     borrowed: float = 0.0
     record: str = RECORDED
+    weighted_reports: float = 0.0
 
     def of_record(self, *, recorded: bool) -> Diagnosis:
         """Return the diagnosis of reports that record what drew them, or do not: its remedy then says what to do."""

@@ -128,7 +128,7 @@ class Estimate(Answers, Tabular):
         It is that of one step from the maximum of the likelihood, whatever the estimator is; see `Operator.interval`.
         """
         one = self.likelihood
-        return one.operator.covariance(one.shares[0], best_fit(one)[0]) / float(one.n[0])
+        return one.covariance(best_fit(one)[0])
 
     @cached_property
     def identified(self) -> tuple[Floats, Floats]:
@@ -146,7 +146,7 @@ class Estimate(Answers, Tabular):
         misfit, log_p = self._goodness
         variance = float((self.std_error**2).sum())
         return Diagnosis(
-            reports=round(float(model.n[0])),
+            reports=round(float(model.of_people.n[0])),
             iterations=int(fit.iterations[self.group]),
             log_likelihood=float(model.log_likelihood(theta)[0]),
             gap=max(0.0, float(model.gap(theta)[0])),
@@ -157,11 +157,12 @@ class Estimate(Answers, Tabular):
             unique=unique(model, theta) if maximum else model.operator.condition < 1e12,
             fit_statistic=misfit,
             fit_p_value=float(np.exp(log_p)),
-            influence=model.operator.influence / float(model.n[0]),
+            influence=model.operator.influence / float(model.n[0]) ** (0.5 if model.weights else 1.0),
             effective_reports=float((theta * (1 - theta)).sum()) / variance if variance else 0.0,
             condition_number=model.operator.condition,
             realised_epsilon=self.of.source.epsilon,
             borrowed=fit.borrowed[self.group] if fit.borrowed else 0.0,
+            weighted_reports=float(model.n[0]),
         ).of_record(recorded=self.of.recorded)
 
     def to_arrow(self) -> pa.Table:

@@ -102,6 +102,8 @@ def two_columns(values: Domain, names: object) -> Columns:
 
 def _tested(estimates: Estimates, group: int, gathered: Floats, shape: tuple[int, int]) -> tuple[float, ...]:
     likelihood, theta = estimates.likelihood.group(group), simplex_projection(estimates.fit.theta[group])
+    if likelihood.weights is not None:
+        raise NotApplicable("rows with weights cannot be tested for independence", "leave out weight")
     operator, n = likelihood.operator, float(likelihood.n[0])
     null = _independent(theta, gathered, shape)
     covariance = operator.covariance(likelihood.shares[0], null)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -94,7 +95,7 @@ def covariances(estimates: Estimates, c: Floats) -> tuple[Floats, Floats]:
     centre, variance = np.zeros((groups, flat.shape[-1])), np.full((groups, flat.shape[-1]), np.inf)
     with until(estimates.end), suppress(OutOfTime):
         theta = likeliest(likelihood, estimates.fit)
-        centre, variance = likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, flat)
+        centre, variance = likelihood.functionals(theta, flat)
     count = families * each
     own = variance[:, :count].reshape(groups, families, each)
     together = variance[:, count:].reshape(groups, families, -1)
@@ -119,7 +120,7 @@ def of_ranges(estimates: Estimates, ranges: Ranges) -> Linear:
     with until(estimates.end), suppress(OutOfTime):
         likelihood, z = estimates.likelihood, deviations(estimates.estimator.confidence)
         theta = likeliest(likelihood, estimates.fit)
-        bounds = _around(*operator.of_ranges(likelihood.shares, likelihood.n, theta, ranges), z)
+        bounds = _around(*likelihood.of_ranges(theta, ranges), z)
         says_nothing = bounds.high - bounds.low > 2 + _ROUNDING
         return bounds._replace(std_error=np.where(says_nothing, np.inf, bounds.std_error))
     running = np.pad(estimates.fit.theta.cumsum(axis=1), ((0, 0), (1, 0)))
@@ -133,9 +134,9 @@ def sample_mean(estimates: Estimates, x: Floats, off: float) -> Linear:
     if readings is not None:
         z = deviations(estimates.estimator.confidence)
         with until(estimates.end), suppress(OutOfTime):
-            law = estimates.likelihood.operator.forward(likeliest(estimates.likelihood, estimates.fit))
-            groups = zip(estimates.likelihood.shares, law, estimates.likelihood.n, strict=True)
-            parts = [_mean(readings, shares, chances, float(n)) for shares, chances, n in groups]
+            law = estimates.likelihood.law(likeliest(estimates.likelihood, estimates.fit))
+            groups = zip(estimates.likelihood.shares, *law, estimates.likelihood.n, strict=True)
+            parts = [_mean(readings, shares, own, float(n)) for shares, *own, n in groups]
             mean, error = (np.stack(part) for part in zip(*parts, strict=True))
             half = half_width(error, float(readings.bias[0]) + off, z)
             return Linear(mean, error, mean - half, mean + half)
@@ -154,7 +155,7 @@ def _readings(certified: CertifiedMechanism) -> Majorants | None:
 
 
 def _debiased(likelihood: Likelihood, theta: Floats, c: Floats, z: float, off: float) -> Linear:
-    return _around(*likelihood.operator.functionals(likelihood.shares, likelihood.n, theta, c), z, off)
+    return _around(*likelihood.functionals(theta, c), z, off)
 
 
 def _around(centre: Floats, variance: Floats, z: float, off: float = 0.0) -> Linear:
@@ -171,11 +172,9 @@ def _bounded(
     Both bounds may be too low or too high at a time by at most ``off``, so `half_width` holds for the pair of them. Errors are
     those of the estimated law of the reports, or if that is not known, as of lists of reports, of the observed one.
     """
-    law = likelihood.operator.forward(theta) if likelihood.operator.complete else likelihood.shares
-    parts = []
-    for shares, chances, n, own in zip(
-        likelihood.shares, law, likelihood.n, np.broadcast_to(c, (len(law), *c.shape[-2:])), strict=True
-    ):
+    law, parts = likelihood.law(theta), []
+    each = np.broadcast_to(c, (len(theta), *c.shape[-2:]))
+    for shares, *chances, n, own in zip(likelihood.shares, *law, likelihood.n, each, strict=True):
         over = weights.majorants(own, float(n), z, sets=sets)
         under = weights.majorants(1.0 - own if sets else -own, float(n), z, sets=sets)
         above, error = _mean(over, shares, chances, float(n))
@@ -186,8 +185,9 @@ def _bounded(
     return Linear(*(np.stack(column) for column in zip(*parts, strict=True)))
 
 
-def _mean(majorants: Majorants, shares: Floats, chances: Floats, n: float) -> tuple[Floats, Floats]:
-    """Return the mean of the weights of the reports, and its standard error if the reports have these chances."""
+def _mean(majorants: Majorants, shares: Floats, law: Sequence[Floats], n: float) -> tuple[Floats, Floats]:
+    """Return the mean of the weights of the reports, and its standard error if the reports have this `Likelihood.law`."""
+    chances, squares = law
     mean = majorants.weights @ chances
-    variance = majorants.weights**2 @ chances - mean**2
+    variance = majorants.weights**2 @ squares - 2 * mean * (majorants.weights @ squares) + mean**2 * squares.sum()
     return majorants.weights @ shares, np.sqrt(np.maximum(variance, 0.0) / n)

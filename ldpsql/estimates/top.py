@@ -68,6 +68,7 @@ def simultaneous(estimates: Estimates) -> Intervals:
     error = np.sqrt(vote_scatter(simplex_projection(theta), votes) / model.n[:, None])
     ends = [exact_ends(v, n, votes, single) for v, n in zip(model.operator.invert(model.shares), model.n, strict=True)]
     low, high = (np.stack(column) for column in zip(*ends, strict=True))
+    error, low, high = model.widened(simplex_projection(theta), (error, low, high))
     return bounded(estimates.fit, error, low, high, deviations(single))
 
 

@@ -35,15 +35,15 @@ def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
     """
     check()
     z = deviations(confidence)
-    op, theta = likelihood.operator, fit.theta
+    theta = fit.theta
     if fit.errors is not None:
-        error, low, high = fit.errors
+        error, low, high = likelihood.widened(simplex_projection(theta), fit.errors)
         reach = z / deviations(0.95)
         low, high = theta - (theta - low) * reach, theta + (high - theta) * reach
     elif set(fit.status) == {Status.INVERSION}:
-        error, low, high = op.inverted_interval(likelihood.shares, likelihood.n, simplex_projection(theta), z)
+        error, low, high = likelihood.inverted_interval(simplex_projection(theta), z)
     else:
-        error, low, high = op.interval(likelihood.shares, likelihood.n, likeliest(likelihood, fit), z)
+        error, low, high = likelihood.interval(likeliest(likelihood, fit), z)
     return bounded(fit, error, low, high, z)
 
 
@@ -71,8 +71,9 @@ def goodness_of_fit(likelihood: Likelihood) -> tuple[float, float]:
     """Return for one group a statistic of misfit, and the logarithm of a bound of its p-value.
 
     If all reports can be listed it is G^2 against the best distribution, otherwise the result of `Operator.law_fit`. The
-    p-value also bounds that of the votes for values.
+    p-value also bounds that of the votes for values. Weights of rows do not count.
     """
+    likelihood = likelihood.of_people
     op = likelihood.operator
     if not op.complete:
         return op.law_fit(likelihood.shares[0], float(likelihood.n[0]))
@@ -82,6 +83,7 @@ def goodness_of_fit(likelihood: Likelihood) -> tuple[float, float]:
 
 def suspicious(likelihood: Likelihood, theta: Floats) -> NDArray[np.bool_]:
     """Return for each group whether its values cannot be reports of the channel, whatever the true distribution is."""
+    likelihood = likelihood.of_people
     if not likelihood.operator.complete:
         return np.zeros(len(theta), dtype=np.bool_)  # nearly all reports differ: frequencies cannot be compared
     limit = np.log(FALSE_ALARM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import ImpossibleReport, InvalidParameter, NoReports
 from ldpsql.inference.counts import GroupedCounts
-from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.likelihood import Likelihood, Weighted
 from ldpsql.inference.operators import Floats, Operator, check_number, collapsed, observed, packed
 from ldpsql.inference.operators.plane import FEW
 from ldpsql.inference.rows import certified_operator, row_likelihoods, row_possible, variables_of
@@ -122,10 +123,18 @@ def likelihoods(source: Mechanism | ReportSource, counts: GroupedCounts) -> Iter
     Reports that can be listed share one operator for all groups. For others every group has its own operator, with the
     reports that were observed.
 
+    Weighted counts are read as if there were Kish's number of reports; `Likelihood.weights` then corrects the errors.
+
     Raises:
         ImpossibleReport: if a report cannot occur.
 
     """
+    # The same reports give the same operator, whatever their numbers are.
+    for (groups, own), *others in zip(*(_of_plain(source, one) for one in counts.effective()), strict=True):
+        yield groups, replace(own, weights=Weighted(*(one.counts for _, one in others))) if others else own
+
+
+def _of_plain(source: Mechanism | ReportSource, counts: GroupedCounts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
     if not isinstance(source, Mechanism):
         return source.likelihoods(counts)
     certified = certify(source)
@@ -211,5 +220,5 @@ def without_impossible(source: Mechanism | ReportSource, counts: GroupedCounts) 
     Groups without any other report are left out of the counts.
     """
     fits = possible(source, counts.reports)
-    left_out = np.bincount(counts.group[~fits], weights=counts.numbers[~fits], minlength=len(counts.groups))
+    left_out = np.bincount(counts.group[~fits], weights=counts.people[~fits], minlength=len(counts.groups))
     return counts.select(np.flatnonzero(fits & (counts.numbers > 0))), left_out.astype(np.int64)

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.inference.operators import Floats, Operator, stacked
+from ldpsql.inference import weighted
+from ldpsql.inference.operators import Ends, Floats, Operator, Ranges, stacked
 
 
 class Variable(NamedTuple):
@@ -24,6 +25,13 @@ class Variable(NamedTuple):
     layout: tuple[int, ...] = ()
 
 
+class Weighted(NamedTuple):
+    """Counts of the rows behind weighted reports, and of their squared weights, shape (groups, outputs)."""
+
+    people: Floats
+    squares: Floats
+
+
 @dataclass(frozen=True)
 class Likelihood:
     """Counts of reports, shape (groups, outputs), under a channel; every group holds at least one report.
@@ -31,6 +39,9 @@ class Likelihood:
     ``layout`` defines which values are neighbours: (inputs,) if they lie on a line, (rows, columns) on a grid row by row, () if
     they have no order. ``named`` is the value that each report names, if all reports are values. ``variables`` are the
     columns, the last one fastest, if the values are rows of several columns.
+
+    If rows have weights, ``counts`` are sums of these, scaled so that they add up to Kish's number of reports of equal weight,
+    and ``weights`` are not None. `interval` and the other methods with errors then use the squared weights.
     """
 
     operator: Operator
@@ -38,6 +49,7 @@ class Likelihood:
     layout: tuple[int, ...] = ()
     named: NDArray[np.int64] | None = None
     variables: tuple[Variable, ...] = ()
+    weights: Weighted | None = None
 
     @cached_property
     def n(self) -> Floats:
@@ -88,15 +100,74 @@ class Likelihood:
 
     def group(self, i: int) -> Likelihood:
         """Return the likelihood of one group."""
-        return self.with_counts(self.counts[i : i + 1])
+        weights = None if self.weights is None else Weighted(*(part[i : i + 1] for part in self.weights))
+        return replace(self, counts=self.counts[i : i + 1], weights=weights)
+
+    @property
+    def of_people(self) -> Likelihood:
+        """The likelihood of the rows without their weights, which follows the law of the channel."""
+        return self if self.weights is None else self.with_counts(self.weights.people)
 
     def with_counts(self, counts: Floats) -> Likelihood:
-        """Return the likelihood of other counts under the same channel."""
-        return replace(self, counts=counts)
+        """Return the likelihood of other counts, without weights, under the same channel."""
+        return replace(self, counts=counts, weights=None)
 
     def with_operator(self, operator: Operator) -> Likelihood:
         """Return the likelihood of the same counts under another channel, whose values have no order."""
         return Likelihood(operator, self.counts)
+
+    @cached_property
+    def squares(self) -> Floats:
+        """Share of every report in the squared weights of its group: its share if all weights are equal."""
+        if self.weights is None:
+            return self.shares
+        return np.asarray(self.weights.squares / self.weights.squares.sum(axis=1, keepdims=True))
+
+    def law(self, theta: Floats) -> tuple[Floats, Floats]:
+        """Return the chances of all reports by weight and by squared weight; their shares if not all reports are listed."""
+        if not self.operator.complete:
+            return self.shares, self.squares
+        chances, seen = self.operator.forward(theta), self.shares > 0
+        return chances, chances * np.divide(self.squares, self.shares, out=np.ones_like(chances), where=seen)
+
+    def interval(self, theta: Floats, z: float) -> Ends:
+        """Return `Operator.interval`."""
+        return self.widened(theta, self.operator.interval(self.shares, self.n, theta, z))
+
+    def inverted_interval(self, theta: Floats, z: float) -> Ends:
+        """Return `Operator.inverted_interval`."""
+        return self.widened(theta, self.operator.inverted_interval(self.shares, self.n, theta, z))
+
+    def widened(self, theta: Floats, ends: Ends) -> Ends:
+        """Return errors and intervals of shares as the weights of the rows change them."""
+        if self.weights is None:
+            return ends
+        error, low, high = ends
+        factor = np.sqrt(weighted.of_shares(self, self.squares, theta, error))
+        middle, half = (low + high) / 2, (high - low) / 2 * factor
+        return error * factor, middle - half, middle + half
+
+    def functionals(self, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return `Operator.functionals`."""
+        centre, variance = self.operator.functionals(self.shares, self.n, theta, c)
+        if self.weights is not None:
+            variance = variance * weighted.of_functionals(self, self.squares, theta, c, variance)
+        return centre, variance
+
+    def of_ranges(self, theta: Floats, ranges: Ranges) -> tuple[Floats, Floats]:
+        """Return `Operator.of_ranges`."""
+        centre, variance = self.operator.of_ranges(self.shares, self.n, theta, ranges)
+        if self.weights is not None:
+            variance = variance * weighted.of_ranges(self, self.squares, theta, ranges, variance)
+        return centre, variance
+
+    def covariance(self, theta: Floats) -> Floats:
+        """Return the covariance of the debiased shares of one group; see `Operator.covariance`."""
+        own = self.operator.covariance(self.shares[0], theta) / float(self.n[0])
+        if self.weights is None:
+            return own
+        factor = np.sqrt(weighted.of_shares(self, self.squares, theta[None], np.sqrt(own.diagonal())[None])[0])
+        return own * np.outer(factor, factor)
 
 
 def joined(parts: Sequence[Likelihood]) -> Likelihood:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from math import prod
 
@@ -16,7 +16,7 @@ from ldpsql.domains.product import Product
 from ldpsql.errors import InternalError
 from ldpsql.inference.counting import likelihoods, possible
 from ldpsql.inference.counts import GroupedCounts
-from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.likelihood import Likelihood, Weighted
 from ldpsql.inference.operators import (
     Floats,
     KeepOrSpreadOperator,
@@ -44,11 +44,23 @@ def margin(likelihood: Likelihood, columns: Sequence[int]) -> Likelihood | None:
     """
     if not likelihood.variables:  # it is not known which columns the values have
         return None
+    if likelihood.weights is not None:
+        return _of_weights(likelihood, likelihood.weights, columns)
     chosen = tuple(likelihood.variables[j] for j in columns)
     part = _margin(likelihood.operator, likelihood.counts, [variable.size for variable in likelihood.variables], columns)
     if part is None or not part[1].any(axis=1).all():
         return None
     return Likelihood(*part, chosen[0].layout if len(chosen) == 1 else (), variables=chosen if len(chosen) > 1 else ())
+
+
+def _of_weights(likelihood: Likelihood, weights: Weighted, columns: Sequence[int]) -> Likelihood | None:
+    """Return the likelihood of some columns of weighted rows; only the rows that report them count for their Kish number."""
+    each = [margin(likelihood.with_counts(one), columns) for one in (likelihood.counts, *weights)]
+    if any(one is None for one in each):
+        return None
+    own, people, squares = (one for one in each if one is not None)
+    scale = (own.n / squares.n)[:, None]
+    return replace(own.with_counts(own.counts * scale), weights=Weighted(people.counts, squares.counts * scale**2))
 
 
 def summed(tables: Floats, shape: Sequence[int], columns: Sequence[int]) -> Floats:

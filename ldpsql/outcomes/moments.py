@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import Floats
-from ldpsql.domains.columns import distinct, family, struct_parts, taken
-from ldpsql.errors import BadCounts, InvalidParameter, WrongType
+from ldpsql.domains.columns import as_numbers, distinct, struct_parts, taken
+from ldpsql.errors import BadCounts, InvalidParameter
 from ldpsql.quoting import quoted
 from ldpsql.reports import of_octets
 
@@ -228,19 +228,6 @@ def _bad_weights() -> BadCounts:
 
 def _not_finite() -> BadCounts:
     return BadCounts("a raw column has numbers that are not finite", "leave these rows out")
-
-
-def as_numbers(column: pa.Array) -> Floats:
-    """Return a column of numbers or booleans as doubles.
-
-    Raises:
-        WrongType: if it holds anything else.
-
-    """
-    if family(column.type) != "number" and not pa.types.is_boolean(column.type) and not pa.types.is_null(column.type):
-        raise WrongType("raw columns and weights must be numbers or booleans", "such as (city = 'Lima')::INTEGER")
-    whole = column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
-    return np.asarray(whole.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
 
 def _names(lists: pa.ListArray) -> list[str]:

@@ -53,8 +53,15 @@ class _OfPairs(Question):
 
     @classmethod
     def estimated(cls, asked: Asked, counts: GroupedCounts) -> Iterator[tuple[Any, Lines]]:
-        """Yield the answers for all groups."""
+        """Yield the answers for all groups.
+
+        Raises:
+            InvalidParameter: if rows have weights.
+
+        """
         check_single(asked.estimator)
+        if counts.weights is not None:
+            raise InvalidParameter("reports of sets of pairs are estimated without weights", "leave out weight")
         for groups, likelihood in likelihoods(asked.source, counts):
             yield groups, cls.of_likelihood(asked, likelihood)
 

@@ -13,6 +13,7 @@ from ldpsql.questions import (
     Argument,
     Domain,
     Estimates,
+    InvalidParameter,
     Kind,
     Lines,
     Margin,
@@ -58,6 +59,8 @@ class PeopleByValue(AllShares):
     @classmethod
     def measured(cls, functional: Margin, estimates: Estimates) -> Lines:
         """Return the shares and the numbers of every group; what the reports say nothing about is unknown."""
+        if estimates.likelihood.weights is not None:
+            raise InvalidParameter("people are counted without weights", "multiply weighted shares by the sum of the weights")
         measure, people = functional.measure(estimates), estimates.likelihood.n[:, None]
         shares: dict[str, Any] = {name: getattr(measure, name) for name in NUMBERS}
         known = np.where(np.isfinite(measure.std_error), people, np.nan)

@@ -1,7 +1,7 @@
 """Channels as linear maps, for estimation: by structure, as the samplers in `ldpsql.channels`."""
 
 from ldpsql.channels import Floats, Ints
-from ldpsql.inference.operators.base import Operator, PairOperator, operator
+from ldpsql.inference.operators.base import Ends, Operator, PairOperator, operator
 from ldpsql.inference.operators.dense import BlocksOperator, DenseOperator
 from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.inference.operators.keep_or_spread import (
@@ -28,7 +28,8 @@ from ldpsql.inference.operators.supports import (
 )
 
 __all__ = [
-    "MOST_REPORTS", "BinOperator", "BlocksOperator", "CharacterOperator", "DenseOperator", "ExtendedOperator", "Floats",
+    "MOST_REPORTS", "BinOperator", "BlocksOperator", "CharacterOperator", "DenseOperator", "Ends", "ExtendedOperator",
+    "Floats",
     "GeometricOperator", "Ints", "KeepOrSpreadOperator", "KeepOrWindowOperator", "KhatriRaoOperator", "KroneckerOperator",
     "LevelsOperator", "ListedOperator", "MergedOperator", "MergedSupportOperator", "MixedKeepOrSpreadOperator",
     "ObservedColumn", "Operator", "PairOperator", "PlaneOperator", "ProductOperator", "Ranges", "SignedOperator",

@@ -26,6 +26,7 @@ from ldpsql.inference.score_intervals import of_votes, score_ends, vote_scatter
 Ends: TypeAlias = tuple[Floats, Floats, Floats]  # standard errors, low and high
 
 MAX_CONDITION = 1e8
+_NUDGED, _NUDGE = 2048, 1e-4  # most reports whose contributions are computed one by one, and by how much their shares rise
 SCORE_WORK = 2e9  # most multiplications for a score interval
 _SMALL = 4096  # cells of a matrix up to which each row is multiplied alone
 
@@ -283,6 +284,33 @@ class Operator(ABC):
     def expected_variances(self, theta: Floats, n: float, c: Floats) -> Floats:
         """Return the variances of functionals, shape (functionals,), to expect from n reports at theta, shape (inputs,)."""
         return self.functionals(self.forward(theta[None]), np.array([n]), theta[None], c)[1][0]
+
+    def contributions(self, shares: Floats, n: float, theta: Floats, c: Floats) -> Floats | None:  # see SetOperator
+        """Return by how much each report of one group moves the debiased c'theta, times n and up to a constant.
+
+        Args:
+            shares: those of the reports, shape (outputs,).
+            n: the number of reports.
+            theta: the distribution at which the functionals are estimated, shape (inputs,).
+            c: functionals, shape (inputs, m).
+
+        Returns:
+            A table of shape (outputs, m), or None if there is no curvature to compute it from.
+
+        """
+        if self.large:
+            return None
+        if self.consistent or self.isotropic:
+            return self._nudged(shares, n, theta, c) if self.outputs <= _NUDGED else None
+        moved, _ = tangent_solve(self.information(theta, shares), c)
+        expected = self.forward(theta[None])[0]
+        return np.asarray((self.forward(moved.T) / np.where(expected > 0, expected, np.inf)).T)
+
+    def _nudged(self, shares: Floats, n: float, theta: Floats, c: Floats) -> Floats:
+        """Return the contributions of reports, each from a little more of it."""
+        mixed = np.vstack([shares, (1.0 - _NUDGE) * shares + _NUDGE * np.eye(self.outputs)])
+        centres = self.functionals(mixed, np.full(len(mixed), n), np.tile(theta, (len(mixed), 1)), c)[0]
+        return np.asarray((centres[1:] - centres[0]) / _NUDGE)
 
     def of_ranges(self, shares: Floats, n: Floats, theta: Floats, ranges: Ranges) -> tuple[Floats, Floats]:
         """Return the debiased shares of ranges of neighbouring values, and their variances."""

@@ -103,6 +103,10 @@ class KeepOrSpreadOperator(NamedOperator):
         variance = expected @ c**2 - mean**2
         return (inverted @ c)[:, 0], variance[:, 0] / (self._lift**2 * n[:, None])
 
+    def contributions(self, shares: Floats, n: float, theta: Floats, c: Floats) -> Floats:  # noqa: ARG002  # linear in the shares
+        """Return c for the value that a report names, over keep - spread."""
+        return c / self._lift
+
 
 @operator.register
 def _(channel: KeepOrSpread) -> Operator:

@@ -331,23 +331,29 @@ class SetOperator(Operator):
             for start in range(0, c.shape[-1], step):
                 check()
                 some = slice(start, start + step)
-                centre[i, some], variance[i, some] = _controlled(q, n[i], self._contributions(each[i, :, some]), total)
+                centre[i, some], variance[i, some] = _controlled(q, n[i], self._contributions(each[i, :, some]), total)[:2]
         return centre, variance
+
+    def contributions(self, shares: Floats, n: float, theta: Floats, c: Floats) -> Floats | None:
+        """Return what reports add to the debiased functionals; if there are only few, to those of the inversion."""
+        if not self._few(np.array([n])):
+            return super().contributions(shares, n, theta, c)
+        return _controlled(shares, n, self._contributions(c), self._contributions(np.ones((self.inputs, 1)))[:, 0])[2]
 
     def _contributions(self, c: Floats) -> Floats:
         """Return the contribution of every report to c'v: (sum of c over its set - miss times the sum of c)/(hit - miss)."""
         return (self._inside(c.T) - self._miss * c.sum(axis=0)[:, None]).T / (self._hit - self._miss)
 
 
-def _controlled(q: Floats, n: float, contributions: Floats, total: Floats) -> tuple[Floats, Floats]:
-    """Return the means of the contributions of n reports with shares q, controlled by their totals, and their variances."""
+def _controlled(q: Floats, n: float, contributions: Floats, total: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the means of contributions of reports with shares q, controlled by their totals, their variances, and the rest."""
     mean, sum_of_all = q @ contributions, q @ total
     own, total = contributions - mean, total - sum_of_all
     spread = q @ total**2
     factor = (q * total) @ own / spread if spread > 1e-12 else np.zeros(len(mean))
-    free = n - 2  # two numbers were fitted: the mean, and the factor
-    variance = q @ (own - total[:, None] * factor) ** 2 / free if free > 0 else np.full(len(mean), np.inf)
-    return mean - factor * (sum_of_all - 1.0), variance
+    free, own = n - 2, own - total[:, None] * factor  # two numbers were fitted: the mean, and the factor
+    variance = q @ own**2 / free if free > 0 else np.full(len(mean), np.inf)
+    return mean - factor * (sum_of_all - 1.0), variance, own
 
 
 class SupportOperator(SetOperator):
