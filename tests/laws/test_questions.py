@@ -164,6 +164,33 @@ def test_the_command_line_and_the_table_function_have_the_answer_of_the_aggregat
     assert flat(rows) == pytest.approx(answer, 1e-9, 1e-9, True)
 
 
+@pytest.mark.parametrize("question", [name for name in QUESTIONS if name != "compare_estimators"])
+def test_lists_and_levels_have_one_answer_for_each_group_on_every_surface(
+    con: DuckDBPyConnection, question: str, tmp_path: Path
+) -> None:
+    text, arguments = IN_TURN[question], ARGUMENTS.get(question, {})
+    con.execute(f"CREATE MACRO m() AS ldp.{text.replace('=', ' := ')}; CREATE MACRO levels() AS MAP {{'a': m(), 'b': m()}}")
+    con.execute(f"""CREATE TABLE r AS SELECT ldp.perturb(v, m()) AS x, [ldp.perturb(v, m()), ldp.perturb(v, m())] AS xs,
+        ['a', 'b'][1 + i % 2] AS level, i // 300 AS g FROM (SELECT i, {VALUES} AS v FROM range(600) t(i))""")
+    options = "".join(f", {name} := {sql_literal(one)}" for name, one in arguments.items())
+    for reports, m in (("xs", "m()"), ("{level: level, report: x}", "levels()")):
+        grouped = con.execute(f"SELECT g, ldp.{question}({reports}, {m}{options}) FROM r GROUP BY g").fetchall()
+        expected = {g: flat(answer) for g, answer in grouped}
+        rows = con.execute(f"FROM ldp.{question}(r, {reports}, {m}{options}, by := g)").fetchall()
+        assert {row[-1] for row in rows} == {300}
+        for g, answer in expected.items():
+            assert flat([row[1:-1] for row in rows if row[0] == g]) == pytest.approx(answer, 1e-9, 1e-9, True), reports
+    con.execute(f"COPY (SELECT xs, g FROM r) TO '{tmp_path}/r.parquet'")
+    given = [f"--{name}={json.dumps(one)}" for name, one in arguments.items()]
+    named = ["ask", question, f"{tmp_path}/r.parquet", "xs", f"--mechanism={text}", "--by=g", "--format=json", *given]
+    ran = CliRunner().invoke(app, named)
+    assert ran.exit_code == 0, ran.output
+    shown_rows, xs = json.loads(ran.stdout), con.execute(f"SELECT g, ldp.{question}(xs, m(){options}) FROM r GROUP BY g")
+    for g, answer in xs.fetchall():
+        own = [list(row.values())[1:-1] for row in shown_rows if row["g"] == g]
+        assert flat(own) == pytest.approx(flat(answer), 1e-9, 1e-9, True)
+
+
 LOOSE = '''
 """How unequal the values are: their standard deviation, in the unit of the values."""
 
