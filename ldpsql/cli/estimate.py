@@ -1,4 +1,4 @@
-"""Estimates: ``ldpsql estimate``, ``heavy-hitters``, ``rappor-shares`` and ``synthesize``."""
+"""Estimates: ``ldpsql estimate``, ``rappor-shares`` and ``synthesize``."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class Question(ABC):
 
     Arguments come from SQL, from Python and from the command line, each as an Arrow scalar; those with a default are optional.
     The question then is an aggregate and a table function of SQL, ``estimate.ask("name", ...)`` in Python, and
-    ``ldpsql ask --question name``.
+    ``ldpsql ask name``.
 
     Attributes:
         name: the name of the question, that of the aggregate in SQL.
