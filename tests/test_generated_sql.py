@@ -129,7 +129,6 @@ def test_a_form_gets_its_functions_and_overloads(monkeypatch: pytest.MonkeyPatch
     macro = forms.drawn_by_form("_report", made, ("x",), "x, number(m)").text
     assert "(x, m, kind STRUCT(bytes INTEGER)) AS __ldp_perturb_bytes(x, number(m))" in macro
     assert "(report BLOB, keep) AS count(report) FILTER (WHERE keep)" in forms.counted_by_form().text
-    assert "(cell, reports STRUCT(bytes INTEGER)) AS cell.report_text" in forms.shown_by_form().text
 
 
 def test_numbered_forms_are_repeated_like_lists_of_values(con: DuckDBPyConnection) -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ldpsql.functions import (
-    PLAIN_TEXT,
     SOURCES,
     Column,
     Handles,
@@ -21,9 +21,10 @@ from ldpsql.functions import (
     Scalar,
     Texts,
     as_struct,
-    fields_of,
+    drawn_kind,
     guarded,
     hookimpl,
+    kind_in_type,
     names_withheld,
     pattern_of,
     plain,
@@ -101,14 +102,22 @@ def report_kind(types: Texts, texts: Texts) -> pa.Array:
     """
     mechanism_kind(types)
     rows = zip(plain(types).to_pylist(), plain(texts), strict=True)
-    return pa.array([_kind_of_reports(*row) for row in rows], pa.string())
+    return pa.array([json.dumps(_kind_of_reports(*row)) for row in rows], pa.string())
 
 
-def _kind_of_reports(type_in_sql: str, text: pa.Scalar) -> str:
+def _kind_of_reports(type_in_sql: str, text: pa.Scalar) -> Any:
     if text.is_valid:
-        return json.dumps(json.loads(as_struct(read_mechanism(text))[1])["reports"])
-    kind = fields_of(type_in_sql).get("reports", '"NULL"')
-    return json.dumps(PLAIN_TEXT if kind in ("VARCHAR[]", '"NULL"') else kind)  # NULL is refused when the mechanism is read
+        return json.loads(as_struct(read_mechanism(text))[1])["reports"]
+    return drawn_kind(kind_in_type(type_in_sql))
+
+
+@guarded
+def shown_type(types: Texts, texts: Texts) -> pa.Array:
+    """Return the type in which `ldp.channel` shows reports: their own if SQL lists them, else text; see `report_kind`."""
+    rows = zip(plain(types).to_pylist(), plain(texts), strict=True)
+    kinds = [_kind_of_reports(*row) for row in rows]
+    shown = [kind[0] if isinstance(kind, list) else kind[:-2] if str(kind).endswith("[]") else "VARCHAR" for kind in kinds]
+    return pa.array(map(json.dumps, shown), pa.string())
 
 
 @guarded
@@ -141,6 +150,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_place", place, "VARCHAR"),
         Scalar("__ldp_mechanism_kind", mechanism_kind, "VARCHAR"),
         Scalar("__ldp_report_kind", report_kind, "VARCHAR"),
+        Scalar("__ldp_shown_type", shown_type, "VARCHAR"),
         Scalar("__ldp_mechanism_values", values, "VARCHAR"),
         Scalar("__ldp_mechanism_type", struct_type, "VARCHAR"),
         Scalar("__ldp_values_type", values_type, "VARCHAR"),

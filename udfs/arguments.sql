@@ -34,7 +34,6 @@ CREATE OR REPLACE MACRO ldp._of_kind
     (value, kind "NULL") AS value,
     (value, kind) AS cast_to_type(value, kind);
 CREATE OR REPLACE MACRO ldp._domain(m) AS ldp._of_kind(__ldp_values(__ldp_source(m, NULL)), ldp._kind(m));
-CREATE OR REPLACE MACRO ldp._reports(m) AS (ldp._struct(m)).reports;
 
 -- The first list unless it is NULL, which selects the overload for VARCHAR; the two lists may have different types.
 CREATE OR REPLACE MACRO ldp._first

@@ -24,7 +24,6 @@ from ldpsql.functions import (
     hookimpl,
     information,
     plain,
-    shown_by_form,
     shuffled,
     struct_type,
 )
@@ -34,14 +33,13 @@ _CELLS = pa.list_(
     pa.struct(
         {
             "value": pa.int32(),
-            "report": pa.int32(),
-            "report_text": pa.string(),
+            "report": pa.string(),
             "exact": pa.string(),
             "probability": pa.float64(),
         }
     )
 )
-_CELL = "STRUCT(value INTEGER, report INTEGER, report_text VARCHAR, exact VARCHAR, probability DOUBLE)[]"
+_CELL = "STRUCT(value INTEGER, report VARCHAR, exact VARCHAR, probability DOUBLE)[]"
 
 
 @guarded
@@ -65,7 +63,6 @@ def _cells(mechanism: Mechanism) -> pa.StructArray:
     exact, numbers = pa.array([str(one) for one in listing.exact]), np.array([float(one) for one in listing.exact])
     columns = [
         pa.array(np.repeat(np.arange(1, values + 1, dtype=np.int32), reports)),
-        pa.array(place + np.int32(1)),
         pa.array([certified.report_text(y) for y in range(reports)]).take(pa.array(place)),
         exact.take(pa.array(codes)),
         pa.array(numbers.take(codes)),
@@ -155,6 +152,5 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_average_distortion", average_distortion, "DOUBLE"),
         Scalar("__ldp_rate_distortion", rate_distortion, struct_type(information.RateDistortion)),
         Scalar("__ldp_shuffled", shuffling, struct_type(Shuffled)),
-        shown_by_form(),
         Macros.beside(__file__),
     ]

@@ -2,7 +2,9 @@ CREATE OR REPLACE MACRO ldp.audit(m) AS TABLE SELECT unnest(__ldp_audit(__ldp_me
 
 -- A report keeps its own type if SQL lists the reports; otherwise it is text.
 CREATE OR REPLACE MACRO ldp.channel(m) AS TABLE
-    SELECT ldp._domain(m)[cell.value] AS value, ldp._shown(cell, ldp._reports(m)) AS report, cell.exact, cell.probability
+    SELECT ldp._domain(m)[cell.value] AS value,
+           cast_to_type(cell.report, from_json('null', '' || __ldp_shown_type(typeof([m][1]), ldp._text(m)))) AS report,
+           cell.exact, cell.probability
     FROM (SELECT unnest(__ldp_channel(__ldp_mechanism(m))) AS cell);
 
 -- `prior` is a list with one number for each value of the domain.

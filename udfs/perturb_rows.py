@@ -38,6 +38,7 @@ from ldpsql.functions import (
     guarded,
     hookimpl,
     is_mechanism,
+    kind_in_type,
     kind_of_reports,
     naming_column,
     of_column,
@@ -49,6 +50,7 @@ from ldpsql.functions import (
     random_parts,
     read_mechanism,
     record_name,
+    scalar_of_kind,
     scalars_by_form,
     struct_sql,
     text_literal,
@@ -241,7 +243,7 @@ class _Columns:
     def drawn(self, name: str, kept: list[str], catalog: str) -> str:
         """Return the SQL of a list of reports of a column, which policies must allow next to the kept columns."""
         own = f'(SELECT m.{quoted(name)} FROM "_ldpsql_columns")'  # noqa: S608  # quoted
-        mechanism, kind = self.mechanisms.get(name), fields_of(self.types[name]).get("reports")
+        mechanism, kind = self.mechanisms.get(name), kind_in_type(self.types[name]) if "(" in self.types[name] else None
         if self.types[name] == "UNKNOWN":  # a parameter of a prepared statement, which DuckDB binds again with its value
             return f"({own}).reports"
         if kind is None and mechanism is not None:  # it is written as text
@@ -251,12 +253,12 @@ class _Columns:
         if kind.startswith("STRUCT(") and not kind.endswith("[]") and kind not in _BY_KIND:
             raise InvalidParameter("a row has several columns", "name the columns of the row, each with its own mechanism")
         handle = f"system.main.__ldp_drawn({own})" if mechanism is None else str(MECHANISMS.number(mechanism))
-        scalar, text = _BY_KIND.get(kind, _BY_KIND[""]), text_literal(name)
+        scalar, text = scalar_of_kind(_BY_KIND, kind), text_literal(name)
         column = f"COLUMNS(lambda c: {_LOWER}(c) = {_LOWER}({text}))"
         drawn = text_literal(json.dumps({"column": name, "keep": kept}))
         arguments = f'{column}, "_ldpsql_places", "_ldpsql_counted", {text}, {catalog}_draws_by({handle}, {drawn})'
         call = f"system.main.{scalar.name}({arguments})"
-        if kind not in _BY_KIND:
+        if scalar is _BY_KIND[""]:
             call = f"list_select(({own}).reports, {call})"
         elif scalar.returns != kind and kind.endswith("[]"):
             call = f"CAST({call} AS {kind})"

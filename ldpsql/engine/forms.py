@@ -18,7 +18,7 @@ from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_o
 from ldpsql.errors import BadCounts, InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.names import COUNTED_BY, DREW, KEPT, LISTED_BY, RECORDING, REPORT_KIND, STRUCT, WEIGHED, WEIGHED_BY, WRITTEN
-from ldpsql.quoting import text_literal
+from ldpsql.quoting import fields_of, text_literal
 from ldpsql.reports import FORMS, RowReports
 from ldpsql.reports.base import MarkedReports, NumberedReports
 
@@ -26,8 +26,10 @@ from ldpsql.reports.base import MarkedReports, NumberedReports
 # True, after a call of Python while DuckDB binds the statement: from_json reads a type then, and passes errors on.
 _BOUND = "from_json('null', {}) IS NULL"
 _IS_LIST = _BOUND.format(f"'' || {WRITTEN}('domain', ' ELSE CAST(NULL AS ' || typeof([{{0}}][1]) || ') END')")
-PLAIN_TEXT = "BOOLEAN"  # stands for a list of strings, whose reports need no cast
 COUNTED_ALREADY = BadCounts("counts of reports take no weight", "count with weights: ldp.counts(report, weight := w)")
+# Types of lists with strings, by the marks that stand for them if the reports need no cast.
+_STRINGS = {f"{kind}[]": f"STRUCT({mark_of(kind)} INTEGER)" for kind in KINDS if "VARCHAR" in kind}
+_LISTED = {f"{sql}[]" for sql in (*KINDS, *AS_TEXT, "ENUM")}  # types of lists of values, without their arguments
 COUNTS = "MAP(VARCHAR, VARCHAR)"  # what DuckDB casts all counts to, and no reports
 
 
@@ -88,7 +90,7 @@ def drawn_by_form(
 
     """
     reports = f"({STRUCT}({mechanism})).reports"
-    overloads = [(PLAIN_TEXT, f"{scalars['VARCHAR[]'].name}({passed})")]
+    overloads = [(mark, f"{scalars[kind].name}({passed})") for kind, mark in _STRINGS.items()]
     for kind, one in scalars.items():
         call = f"{one.name}({passed})"
         if not kind:
@@ -185,11 +187,28 @@ def type_of_reports(listed: str | None) -> str:
     return FORMS[mark].sql_type if mark in FORMS else listed.removesuffix("[]")
 
 
-def shown_by_form() -> Macros:
-    """Return ``ldp._shown(cell, reports)``: the report of a cell of a channel, as text unless the reports are listed."""
-    marked = [(("cell", f"reports STRUCT({mark} INTEGER)"), "cell.report_text") for mark in FORMS]
-    marked.append((("cell", f'reports STRUCT("{RowReports.mark}" VARCHAR)'), "cell.report_text"))
-    return overloaded("_shown", [*marked, (("cell", "reports"), "reports[cell.report]")])
+def drawn_kind(kind: str) -> str:
+    """Return the type that chooses the overload of a macro of `drawn_by_form` for this type of reports in SQL."""
+    return _STRINGS.get("VARCHAR[]" if kind == '"NULL"' else kind, kind)  # NULL is refused when the mechanism is read
+
+
+def kind_in_type(struct: str) -> str:
+    """Return the type in SQL of the reports of a mechanism, see `kind_of_reports`, from the type of its STRUCT.
+
+    Without a field for them, the reports are the values of the domain.
+    """
+    fields = fields_of(struct)
+    kind = fields.get("reports") or fields.get("domain", '"NULL"')
+    return kind if "reports" in fields or _is_listed(kind) else '"NULL"'  # a domain cannot hold other values
+
+
+def scalar_of_kind(scalars: Mapping[str, Scalar], kind: str) -> Scalar:
+    """Return the function for reports of this type in SQL; it may return text, to be cast to that type."""
+    return scalars.get(kind) or scalars["VARCHAR[]" if _is_listed(kind) else ""]
+
+
+def _is_listed(kind: str) -> bool:
+    return f"{kind.partition('(')[0].removesuffix('[]')}[]" in _LISTED
 
 
 def overloaded(macro: str, overloads: Sequence[tuple[tuple[str, ...], str]]) -> Macros:

@@ -248,7 +248,7 @@ _RUN = "SELECT getvariable('mechanism') AS mechanism, {stop} AS stop, {pool} AS 
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE OR REPLACE TABLE {schema}.run AS {run};
-CREATE OR REPLACE TABLE {schema}.reports AS SELECT 0 AS cycle, getvariable('mechanism').reports[1] AS report LIMIT 0;
+CREATE OR REPLACE TABLE {schema}.reports AS SELECT 0 AS cycle, getvariable('mechanism')."domain"[1] AS report LIMIT 0;
 CREATE OR REPLACE TABLE {schema}.cycles AS
 SELECT 0 AS cycle, getvariable('mechanism') AS mechanism, ldp.counts(report) AS counts,
        ldp.privic_step(report, getvariable('mechanism')) AS step

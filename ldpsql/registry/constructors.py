@@ -30,7 +30,8 @@ def constructor(name: str, mechanism: type[Mechanism], *, trusted: bool) -> str:
     parameters = mechanism.parameters()
     defaults = {p.name: sql_literal(p.default) for p in parameters if not p.required}
     own = {"domain": mechanism.sql_domain} if mechanism.sql_domain else {}
-    own["reports"] = mechanism.sql_reports
+    if own or mechanism.sql_reports != Mechanism.sql_reports:  # else the reports are the values of the parameter `domain`
+        own["reports"] = mechanism.sql_reports
     if not trusted:
         check_sql(name, [p.name for p in parameters], [*own.values()], [*defaults.values()])
         own = {key: f"({text}\n)" for key, text in own.items()}  # as it was read, with a comment at its end or without
@@ -38,7 +39,19 @@ def constructor(name: str, mechanism: type[Mechanism], *, trusted: bool) -> str:
     fields = {"mechanism": _named(name, parameters)} | {p.name: _expression(p) for p in parameters} | own
     required = [p.name for p in parameters if p.required]
     fewer = (f", ({', '.join(map(quoted, required[:n]))}) AS {_missing(name, required, n)}" for n in range(1, len(required)))
-    return f"CREATE OR REPLACE MACRO ldp.{name}({', '.join(arguments)}) AS {struct_text(fields)}{''.join(fewer)};"
+    body, before = struct_text(fields), ""
+    if trusted and any(mechanism.sql_reports.count(quoted(p.name)) > 1 for p in parameters if p.is_list):
+        before, body = _once(name, fields, own)
+    return f"{before}CREATE OR REPLACE MACRO ldp.{name}({', '.join(arguments)}) AS {body}{''.join(fewer)};"
+
+
+def _once(name: str, fields: dict[str, str], own: dict[str, str]) -> tuple[str, str]:
+    """Return a macro of the fields, and SQL that calls it with parameters that DuckDB reads once, as often as it names them."""
+    given = {field: sql for field, sql in fields.items() if field not in own}
+    inner = struct_text({field: quoted(field) for field in given} | own)
+    macro = f"CREATE OR REPLACE MACRO ldp._{name}({', '.join(map(quoted, given))}) AS {inner};\n"
+    passed = ", ".join(f"s.{quoted(field)}" for field in given)
+    return macro, f"list_transform([{struct_text(given)}], lambda s: ldp._{name}({passed}))[1]"
 
 
 def _missing(name: str, required: list[str], n: int) -> str:
