@@ -15,7 +15,7 @@ import pytest
 
 import ldpsql
 from ldpsql.errors import InvalidParameter, WrongType
-from ldpsql.estimates.example import example_of
+from ldpsql.estimates.recommending import example_of
 from tests.commands import run
 
 ON_A_LINE = ("mean", "distribution", "ranges", "quantiles")

@@ -36,16 +36,14 @@ from ldpsql.engine.threads import one_thread
 from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
 from ldpsql.errors.wording import of_sql
-from ldpsql.estimates.asked import Asked, PlanQuestion
 from ldpsql.estimates.bootstrap import RUNS, Metric, MetricName, SimulatedError, Simulation, simulated_errors
 from ldpsql.estimates.conditions import column_place, values_of
 from ldpsql.estimates.estimate import Estimate, estimate_likelihood
-from ldpsql.estimates.example import example_of
 from ldpsql.estimates.fitting import estimator_of_top
 from ldpsql.estimates.question import is_table
-from ldpsql.estimates.questions import Candidate, Estimators, answers_to
 from ldpsql.estimates.rappor_files import Rows as FileRows
 from ldpsql.estimates.rappor_files import collection_shares
+from ldpsql.estimates.recommending import Asked, Candidate, Estimators, PlanQuestion, answers_to, example_of
 from ldpsql.estimates.shown import Rows
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, column_likelihood, counted_likelihood

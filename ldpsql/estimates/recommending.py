@@ -7,25 +7,29 @@ one smooth and one in which a third of all people have one value. With an exampl
 for it, and all others come from simulated reports of people like those of the example.
 
 Rectangles are asked of a grid of cells, which reports distinguish.
+
+An example is read without any privacy, so it must not be the data that people are asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from ldpsql.channels import SetChannel
 from ldpsql.channels.costs import Cost
+from ldpsql.domains.columns import family, plain
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import DataError, InvalidParameter, NotPrivate, UsageError
-from ldpsql.estimates.asked import Asked, PlanQuestion, in_steps, models, on_a_line, places
 from ldpsql.estimates.estimate import estimate_counts
-from ldpsql.estimates.example import quartile_errors, rebinned
 from ldpsql.estimates.planning import mean_error, share_error
+from ldpsql.estimates.scale import positions_of
 from ldpsql.estimators.base import Estimator
 from ldpsql.estimators.resampling import generator
 from ldpsql.inference.counting import operator_of
@@ -35,6 +39,199 @@ from ldpsql.mechanisms.families import IntervalMechanism
 from ldpsql.names import IBU, INV
 from ldpsql.privacy.claims import Epsilon, PureLdp
 from ldpsql.reports import HashReports, NumberedReports
+
+MOST_STEPS = 1 << 20
+FEW = 1024  # values, up to which it costs little to ask for many ranges
+_RANGES = 100
+_GRID = "for 16 rows of 24 cells: 384 values, width 24"
+_SIDES = np.array([0.856675, 0.733892, 0.628707, 0.538597])  # whose multiples, modulo 1, spread evenly in four dimensions
+
+
+class PlanQuestion(StrEnum):
+    """What is asked about numbers, or about the cells of a grid."""
+
+    MEAN = "mean"
+    DISTRIBUTION = "distribution"
+    RANGES = "ranges"
+    QUANTILES = "quantiles"
+    RECTANGLES = "rectangles"
+
+
+class Asked(NamedTuple):
+    """A question, one of `PlanQuestion`, that so many reports are to answer about so many numbers in order.
+
+    For rectangles it is about so many cells of a grid, ``width`` cells to a row. ``shares`` are those of the values of an
+    example, shape (steps,); see `Example`.
+    """
+
+    question: str
+    reports: int
+    steps: int
+    width: int | None = None
+    shares: Floats | None = None
+
+    def checked(self) -> None:
+        """Refuse what no plan answers.
+
+        Raises:
+            InvalidParameter: if the question is another, or there are too few or too many numbers, cells or reports.
+
+        """
+        if self.question not in list(PlanQuestion):
+            questions = ", ".join(PlanQuestion)
+            raise InvalidParameter(f"a plan answers one of these questions: {questions}", "the median is one of the quantiles")
+        if not 2 <= self.steps <= MOST_STEPS or self.reports < 1:
+            raise InvalidParameter(f"a plan needs a report and from 2 to {MOST_STEPS:,} values", "for example 100000 and 101")
+        if (self.question == PlanQuestion.RECTANGLES) != (self.width is not None):
+            raise InvalidParameter("a plan for rectangles, and no other, needs the width of the grid", _GRID)
+        if self.width is not None and self.shares is not None:
+            raise InvalidParameter("an example is a column of numbers, and rectangles have two", "leave out the example")
+        if not self._is_grid():
+            raise InvalidParameter(
+                f"{self.steps:,} values in rows of {self.width:,} make no grid of two or more full rows of two or more cells",
+                _GRID,
+            )
+
+    def _is_grid(self) -> bool:
+        return self.width is None or (2 <= self.width <= self.steps // 2 and self.steps % self.width == 0)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of values, or of rows and columns."""
+        return (self.steps,) if self.width is None else (self.steps // self.width, self.width)
+
+    def functionals(self, inputs: int | None = None) -> Floats:
+        """Return the functionals of the values that are asked for, shape (values, functionals).
+
+        Args:
+            inputs: how many values a mechanism has, whose bins may be fewer than the numbers; None: about a thousand at most,
+                spread over the range or the grid.
+
+        """
+        if self.width is None:
+            return on_a_line(PlanQuestion(self.question), places(inputs or min(self.steps, FEW)))
+        most = self.steps if inputs else round(FEW**0.5)
+        rows, columns = (places(min(size, most)) for size in self.shape)
+        return _on_a_grid(rows, columns)
+
+
+def places(count: int) -> Floats:
+    """Return the places of the values on a scale from 0 to 1."""
+    return np.linspace(0.0, 1.0, count)
+
+
+def models(u: Floats) -> tuple[Floats, Floats]:
+    """Return a smooth distribution over these places, and one in which a third of all people have one value."""
+    smooth = u * (1 - u) ** 3 + 1e-3
+    smooth /= smooth.sum()
+    spiked = 2 / 3 * smooth
+    spiked[round(0.3 * (len(u) - 1))] += 1 / 3
+    return smooth, spiked
+
+
+def on_a_line(question: PlanQuestion, u: Floats) -> Floats:
+    """Return the functionals that a question is about, shape (places, functionals)."""
+    if question is PlanQuestion.MEAN:
+        return u[:, None]
+    if question is PlanQuestion.RANGES:
+        few = _RANGES if len(u) <= FEW else _RANGES // 10
+        one, other = (np.arange(1, few + 1) * step % 1.0 for step in (0.618034, 0.754878))  # spread evenly
+        low, high = np.minimum(one, other), np.maximum(one, other)
+        return ((u[:, None] >= low) & (u[:, None] <= high)).astype(np.float64)
+    ends = np.linspace(0.0, 1.0, 18)[1:-1] if question is PlanQuestion.DISTRIBUTION else _quartiles()[0]
+    return (u[:, None] <= ends).astype(np.float64)
+
+
+def _on_a_grid(rows: Floats, columns: Floats) -> Floats:
+    """Return which cells of a grid lie in each of some rectangles, whose sides are spread evenly."""
+    few = _RANGES if len(rows) * len(columns) <= FEW else _RANGES // 10
+    ends = np.arange(1, few + 1)[:, None] * _SIDES % 1.0
+    south, north, west, east = np.concatenate([np.sort(ends[:, :2]), np.sort(ends[:, 2:])], axis=1).T
+    inside = [(u[:, None] >= low) & (u[:, None] <= high) for u, low, high in ((rows, south, north), (columns, west, east))]
+    return (inside[0][:, None] & inside[1]).reshape(-1, few).astype(np.float64)
+
+
+def _quartiles() -> tuple[Floats, Floats]:
+    """Return the quartiles of the smooth model, and its density there."""
+    u = places(FEW)
+    smooth = models(u)[0]
+    at = np.searchsorted(smooth.cumsum(), [0.25, 0.5, 0.75])
+    return u[at], smooth[at] * len(u)
+
+
+def in_steps(asked: Asked, squared: Floats) -> float:
+    """Return the error of the answer from the mean squared errors of the functionals; that of a share for ranges."""
+    match PlanQuestion(asked.question):
+        case PlanQuestion.RANGES | PlanQuestion.RECTANGLES:
+            return float(np.sqrt(squared.mean()))
+        case PlanQuestion.QUANTILES:
+            return float(np.sqrt((squared / _quartiles()[1] ** 2).mean())) * (asked.steps - 1)
+        case PlanQuestion.DISTRIBUTION:
+            return float(np.sqrt(2 / np.pi * squared).mean()) * (asked.steps - 1)  # E|N| = s sqrt(2/pi)
+        case PlanQuestion.MEAN:
+            return float(np.sqrt(squared[0])) * (asked.steps - 1)
+
+
+_MOST_IN_EXAMPLE = 1024  # errors hardly depend on more
+_HINT = "pass numbers, dates or timestamps with at least two different values"
+_QUARTERS = np.array([0.25, 0.5, 0.75]) - 1e-9  # sums of shares are rounded
+
+
+class Example(NamedTuple):
+    """Shares of the steps from the smallest value of an example to its largest, and the length of a step.
+
+    The step is in the unit of the values, that of dates in days, that of timestamps in seconds.
+    """
+
+    shares: Floats
+    step: float
+
+
+def example_of(column: pa.Array | pa.ChunkedArray, steps: int | None = None) -> Example:
+    """Return the shares of the values of an example; NULL is left out.
+
+    Args:
+        column: numbers, dates or timestamps.
+        steps: into how many steps they are put; by default whole numbers and dates have a step each, and others, or if there
+            are more, 1,024 steps.
+
+    Raises:
+        InvalidParameter: if the column does not hold such values, or has fewer than two different ones.
+
+    """
+    x, whole = _numbers(column)
+    low, high = (float(x.min()), float(x.max())) if len(x) else (0.0, 0.0)
+    if not 0 < high - low < inf:
+        raise InvalidParameter("the example has no two different finite values", _HINT)
+    if steps is None:
+        steps = int(min(high - low + 1, _MOST_IN_EXAMPLE)) if whole else _MOST_IN_EXAMPLE
+    if not 2 <= steps <= _MOST_IN_EXAMPLE:
+        raise InvalidParameter(f"an example is put into 2 to {_MOST_IN_EXAMPLE:,} steps", "leave out the number of values")
+    at = np.rint((x - low) / (high - low) * (steps - 1)).astype(np.int64)
+    return Example(np.bincount(at, minlength=steps) / len(at), (high - low) / (steps - 1))
+
+
+def _numbers(column: pa.Array | pa.ChunkedArray) -> tuple[Floats, bool]:
+    """Return the values as numbers, and whether all are whole numbers or dates."""
+    values = plain(column).drop_null()
+    if family(values.type) in (None, "text", "boolean"):
+        raise InvalidParameter("the example is not a column of numbers, dates or timestamps", _HINT)
+    x = positions_of(values)
+    return x, family(values.type) in ("number", "date") and bool((x == np.rint(x)).all())
+
+
+def rebinned(shares: Floats, bins: int) -> Floats:
+    """Return distributions over equal bins, shape (distributions, bins), over another number of such bins."""
+    edges, running = np.linspace(0.0, 1.0, shares.shape[1] + 1), np.pad(shares.cumsum(axis=1), ((0, 0), (1, 0)))
+    at = np.linspace(0.0, 1.0, bins + 1)
+    return np.diff([np.interp(at, edges, row) for row in running], axis=1)
+
+
+def quartile_errors(estimated: Floats, shares: Floats) -> Floats:
+    """Return the squared errors of the quartiles of estimates, shape (estimates, steps), in steps."""
+    found, truth = (np.array([np.searchsorted(row.cumsum(), _QUARTERS) for row in rows]) for rows in (estimated, shares[None]))
+    return np.asarray((found - truth) ** 2.0)
+
 
 _COARSE = 128  # bins of a mechanism that has bins: errors hardly depend on their number
 _LISTED = 1024  # values of a mechanism whose cost grows with them
