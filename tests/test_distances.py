@@ -12,8 +12,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import InvalidParameter
 from ldpsql.functions import Line, distances
-from ldpsql.mechanisms import Grid
-from ldpsql.privacy.claims import Distances
+from ldpsql.mechanisms import Distances, Grid
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed

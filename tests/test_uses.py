@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql.errors import InvalidParameter
-from ldpsql.sql.project import plain_sql
 from tests.commands import app, printed
 
 ROOT = Path(__file__).parents[1]
@@ -196,8 +195,9 @@ def test_uses_in_dbt_models_are_found_through_references(kind: str, tmp_path: Pa
 
 def test_the_line_of_a_use_in_a_template_is_that_of_the_file(tmp_path: Path) -> None:
     assert [line for _, line, _ in linted(tmp_path, reports=MADE, m=MODELS["group"])] == [4]
-    text = "{# a\ncomment #}select {{ x.y }}, '{{ var(\"d\") }}' from {{ this }}\n{% macro f() %}\nbroken{% endmacro %}"
-    assert plain_sql(text, "m") == "\nselect x, 'x' from m\n\n"
+    text = "{# a\ncomment #}{% macro f() %}\nbroken{% endmacro %}select city, {{ x.y }}, '{{ var(\"d\") }}'\n"
+    text += "from {{ ref('reports') }}\n"
+    assert [line for _, line, _ in linted(tmp_path, reports=MADE, m=f"{text}where city = 'Lima'")] == [5]
 
 
 @pytest.mark.parametrize("statement", ALLOWED, ids=range(len(ALLOWED)))

@@ -67,7 +67,7 @@ from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
 from ldpsql.mechanisms.trees import best_squares, best_tree, counts_of_levels, counts_of_squares, node_reports, response_to
 from ldpsql.privacy.certificate import Certificate
-from ldpsql.privacy.claims import ApproximateLdp, Epsilon, Grid, MetricLdp, PureLdp
+from ldpsql.privacy.claims import ApproximateLdp, Distances, Epsilon, Grid, MetricLdp, PureLdp
 from ldpsql.reports import (
     BinReports,
     HashReports,
@@ -82,8 +82,8 @@ from ldpsql.reports import (
 
 __all__ = [
     "API_VERSION", "MARGIN", "MAX_VALUES", "MOST_VECTORS", "TOTAL", "UTF8", "ApproximateLdp", "BinBits", "BinReports",
-    "CategoricalMechanism", "CellMechanism", "Certificate", "Channel", "Convolution", "Cost", "DenseChannel", "Domain",
-    "DomainField", "Entropies", "Epsilon", "EpsilonField", "Grid", "GridMechanism", "Hadamard", "HashReports",
+    "CategoricalMechanism", "CellMechanism", "Certificate", "Channel", "Convolution", "Cost", "DenseChannel", "Distances",
+    "Domain", "DomainField", "Entropies", "Epsilon", "EpsilonField", "Grid", "GridMechanism", "Hadamard", "HashReports",
     "IndependentBits", "IntervalMechanism", "InvalidParameter", "JointMechanism", "KeepOrSpread", "KeepOrWindow", "KeyLaw",
     "KeyValueMechanism", "Levels", "ListedHashReports", "Mechanism", "MetricLdp", "MetricMechanism", "NodeReports",
     "NotPrivate", "NumberField", "OrderedMechanism", "OrthogonalHash", "PairReports", "Parts", "PlanarMechanism", "PointsField",

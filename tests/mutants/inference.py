@@ -166,8 +166,8 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/inference/operators/supports.py",
-        "free = n - 2  # two numbers",
-        "free = n  # two numbers",
+        "free, own = n - 2, own - total[:, None] * factor  # two numbers",
+        "free, own = n, own - total[:, None] * factor  # two numbers",
         "the error of a number from one report is finite",
         "tests/test_functionals.py::test_one_or_two_sets_say_nothing_of_a_number",
     ),
@@ -350,7 +350,7 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/inference/counting.py",
-        "left_out = np.bincount(counts.group[~fits], weights=counts.numbers[~fits],",
+        "left_out = np.bincount(counts.group[~fits], weights=counts.people[~fits],",
         "left_out = np.bincount(counts.group[~fits],",
         "impossible reports are counted once each",
         "tests/test_functionals.py::test_impossible_reports_are_counted_and_not_named",
