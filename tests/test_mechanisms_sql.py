@@ -59,6 +59,20 @@ def people() -> DuckDBPyConnection:
     return con
 
 
+@pytest.mark.parametrize("mechanism", ["ldp.krr(3, ['a', 'b'])", "ldp.oue(3, ['a', 'b'])", "ldp.olh(3, ['a', 'b'])"])
+def test_a_function_for_reports_of_another_form_refuses_the_mechanism(mechanism: str, con: DuckDBPyConnection) -> None:
+    names = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE starts_with(function_name, '__ldp_perturb')"
+    failures = []
+    for (name,) in con.execute(names).fetchall():
+        for value in ("'a'", "'a'::ENUM('a', 'b')"):
+            try:
+                con.execute(f"SELECT {name}({value}, ldp._draws({mechanism}))").fetchall()
+            except duckdb.Error as refused:
+                failures.append(str(refused))
+    assert len(failures) > 4
+    assert not [failure for failure in failures if "LDP900" in failure]
+
+
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_are_estimated_in_their_own_unit(people: DuckDBPyConnection, name: str) -> None:
     call = NUMBERS[name]

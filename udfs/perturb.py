@@ -31,7 +31,7 @@ from ldpsql.functions import (
     scalars_by_form,
     statement_of,
 )
-from ldpsql.mechanisms import NotPrivate, certify
+from ldpsql.mechanisms import InvalidParameter, NotPrivate, certify
 
 
 def drawing_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
@@ -60,6 +60,8 @@ def _each(column: pa.Array, handles: pa.Array, to_column: ToColumn, kind: pa.Dat
         with naming_column(first):
             if to_column is CertifiedMechanism.shown:
                 drawn = mechanism.perturb(column)
+                if drawn.type != kind:
+                    raise InvalidParameter("the reports of this mechanism have another type", "call ldp.perturb")
             else:
                 drawn = to_column(mechanism, mechanism.draw(column))
         learn(first, mechanism)

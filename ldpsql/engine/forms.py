@@ -107,6 +107,8 @@ def positions(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
     """Return draws as positions in SQL's list of the reports, counted from 1."""
     if isinstance(mechanism.reports, NumberedReports):
         drawn = mechanism.reports.told_apart(drawn)
+    elif isinstance(mechanism.reports, MarkedReports):
+        raise InvalidParameter("the reports of this mechanism are not positions", "call ldp.perturb")
     return pa.array(drawn + np.int32(1))
 
 
