@@ -152,6 +152,7 @@ COLUMNS = {  # a column of values of each structure
     "stochastic_rounding(1, 0, 9, bins=30)": NEAR_EDGES[(NEAR_EDGES >= 0) & (NEAR_EDGES <= 9)],
     "stochastic_rounding(1, 0, 9, bins=30, outside='clip')": np.append(NEAR_EDGES, [-np.inf, np.inf, 1e300]),
     "stochastic_rounding(1, 0, 9, bins=30, outside='clip') ": np.arange(-128, 128, dtype=np.int8),
+    "hybrid(1, 0, 1439, step=1)": np.arange(0, 1440, 3),  # two steps to a bin, whose centre is between them
     "square_wave(1, 0, 9, step=0.1, bins=13)": np.arange(0, 9.05, 0.1) + np.tile([9e-8, -9e-8, 0], 31)[:91],
     "square_wave(1, 0, 9, step=1, outside='clip')": np.arange(0, 256).astype(np.uint8),
     "oue(1, range(100))": np.arange(100),

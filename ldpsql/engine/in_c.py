@@ -98,10 +98,9 @@ def learn(handle: int, mechanism: CertifiedMechanism) -> None:
 
 def _looked_up(library: ctypes.CDLL, values: Domain) -> int | None:
     """Return where C has a list of the values of a mechanism; None if it cannot look them up."""
-    if not np.array_equal(values.codes(values.values), np.arange(len(values))):
-        return None
     if not isinstance(values, Numbers):
-        return _listed(library, values)
+        own = np.array_equal(values.codes(values.values), np.arange(len(values)))
+        return _listed(library, values) if own else None
     key = (*values.placing, values.clip)
     if key not in _LISTS:
         placing = np.array(values.placing, np.float64)  # arrays must live until C has read them
