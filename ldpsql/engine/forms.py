@@ -210,7 +210,7 @@ def scalar_of_kind(scalars: Mapping[str, Scalar], kind: str) -> Scalar:
 
 
 def _is_listed(kind: str) -> bool:
-    return f"{kind.partition('(')[0].removesuffix('[]')}[]" in _LISTED
+    return kind.endswith("[]") and f"{kind.partition('(')[0].removesuffix('[]')}[]" in _LISTED
 
 
 def overloaded(macro: str, overloads: Sequence[tuple[tuple[str, ...], str]]) -> Macros:
