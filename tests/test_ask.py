@@ -136,3 +136,15 @@ def test_values_and_ranges_are_written_in_the_type_of_the_column() -> None:
 def test_a_question_that_makes_no_sense_is_refused(folder: Path, arguments: list[str]) -> None:
     with pytest.raises((LdpError, duckdb.Error), match=r"\[LDP(10[23]|201)\].* Hint: "):
         asked(folder, *(argument.format(folder=folder) for argument in arguments))
+
+
+def test_keys_named_like_columns_of_the_answer_keep_their_values(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("CREATE MACRO m() AS ldp.krr(1, ['Lima', 'Oslo'])")
+    con.execute("CREATE TABLE r AS SELECT * FROM (VALUES (7, 1, 'Lima'), (8, 2, 'Oslo'), (8, 2, 'Oslo')) t(n, low, city)")
+    for by, columns in (("n", ["n_1"]), ("{n: n}", ["n_1"]), ("{low: low, n: n, g: n}", ["low_1", "n_1", "g"])):
+        for question in (f"estimate_by(r, city, {by}, m())", f"share(r, city, m(), 'Lima', \"by\" := {by})"):
+            answer = con.sql(f"FROM ldp.{question} ORDER BY ALL")
+            keys = answer.columns[: len(columns)]
+            assert keys == columns
+            found = con.sql(f"SELECT DISTINCT {', '.join(columns)}, n FROM answer ORDER BY ALL").fetchall()
+            assert found == ([(1, 7, 7, 1), (2, 8, 8, 2)] if "g" in columns else [(7, 1), (8, 2)])

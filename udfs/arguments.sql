@@ -1,9 +1,10 @@
 -- The type of a row of an expression, which holds the name of the column. typeof() evaluates nothing: it does not draw.
 CREATE OR REPLACE MACRO ldp._name(report) AS typeof((SELECT one FROM (SELECT report) AS one));
 -- The key of a group, or a struct of keys, as a struct of them by their own names. A key that is named like another column of the
--- result gets another name: value_1.
+-- result gets another name: value_1. DuckDB casts fields by name, but those of a tuple by position.
 CREATE OR REPLACE MACRO ldp._keys("by", columns_of_result) AS cast_to_type(
-    row("by"), from_json('null', '' || __ldp_key_type(ldp._name("by"), columns_of_result))
+    cast_to_type(row("by"), from_json('null', '' || __ldp_key_type(ldp._name("by"), NULL))),
+    from_json('null', '' || __ldp_key_type(ldp._name("by"), columns_of_result))
 );
 -- The text of a mechanism that is text, or else NULL: the type of any other says enough.
 CREATE OR REPLACE MACRO ldp._text_of

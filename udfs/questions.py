@@ -129,17 +129,19 @@ def key_type(rows: Texts, columns: TextLists) -> pa.Array:
 
     Args:
         rows: the type of a row of the key in SQL, which is named like the key.
-        columns: the other columns of the result, whose names keys must not have.
+        columns: the other columns of the result, whose names keys must not have; NULL asks for the type without names.
 
     """
     return pa.array([_key_type(*row) for row in zip(plain(rows).to_pylist(), plain(columns).to_pylist(), strict=True)])
 
 
-def _key_type(row: str, columns: list[str | None]) -> str:
+def _key_type(row: str, columns: list[str | None] | None) -> str:
     [(name, kind)] = fields_of(row).items()
     if name == "NULL":  # nobody asked for groups
-        return json.dumps({EVERYBODY: "INTEGER"})
+        return json.dumps("TUPLE(INTEGER)" if columns is None else {EVERYBODY: "INTEGER"})
     several = kind.startswith("STRUCT(")
+    if columns is None:
+        return json.dumps(f"TUPLE(TUPLE({', '.join(fields_of(kind).values())}))" if several else f"TUPLE({kind})")
     keys = fields_of(kind) if several else {_QUALIFIED.sub("", name) if "(" in name else name: kind}
     if any(one.endswith("]") or one.startswith("MAP(") for one in keys.values()):
         raise InvalidParameter(
