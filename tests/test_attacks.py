@@ -53,13 +53,13 @@ def test_a_table_function_over_an_expression_that_draws_draws_once_for_each_row(
         return draw(channel, values, *words)
 
     monkeypatch.setattr(KeepOrSpread, "draw", counted)
-    con.execute("CREATE MACRO m() AS ldp.krr(1, [DATE '2026-01-01', DATE '2026-01-02'])")  # drawn in Python
-    con.execute("CREATE TABLE people AS SELECT DATE '2026-01-01' AS day, i % 2 AS g FROM range(10000) t(i)")
+    con.execute("CREATE MACRO m() AS ldp.krr(1, [DECIMAL '1.50', DECIMAL '2.50'])")  # drawn in Python
+    con.execute("CREATE TABLE people AS SELECT DECIMAL '1.50' AS price, i % 2 AS g FROM range(10000) t(i)")
     for sql in (
-        "FROM ldp.estimate(people, ldp.perturb(day, m()), m())",
-        "FROM ldp.estimate_by(people, ldp.perturb(day, m()), g, m())",
-        "SELECT ldp.ibu(ldp.perturb(day, m()), m()), ldp.counts(g) FROM people",
-        "SELECT ldp.diagnose(ldp.perturb(day, m()), m()) FROM people",
+        "FROM ldp.estimate(people, ldp.perturb(price, m()), m())",
+        "FROM ldp.estimate_by(people, ldp.perturb(price, m()), g, m())",
+        "SELECT ldp.ibu(ldp.perturb(price, m()), m()), ldp.counts(g) FROM people",
+        "SELECT ldp.diagnose(ldp.perturb(price, m()), m()) FROM people",
     ):
         drawn.clear()
         con.execute(sql).fetchall()

@@ -282,7 +282,7 @@ def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> boo
     if verb == "key_value":
         return code == "LDP103" and "pairs" in message and "ldp.ibu" in hint
     if verb == "ask" and of.name in {*ROWS, *JOINT}:
-        return code == "LDP103" and "its columns are" in hint
+        return code == "LDP103" and ("its columns are" in hint or "of := " in hint)
     if verb in ("mean", "ask"):
         unordered = code in ("LDP102", "LDP304") and "order" in message
         return unordered or (of.name in JOINT and code == "LDP103" and "of := " in hint)

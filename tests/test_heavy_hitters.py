@@ -477,7 +477,7 @@ def test_the_command_line_finds_strings_by_group(tmp_path: Path) -> None:
     table = run("ask", "heavy_hitters", str(reports), "word", "--by", "region", "--top", "1", "--format", "csv").stdout
     rows = [line.split(",")[:2] for line in table.splitlines()]
     assert rows == [["region", "value"], ["north", "apple"], ["south", "pear"]]
-    refused = run("ask", "heavy_hitters", str(reports), "word", "--mechanism", "krr(1, ['a', 'b'])")
+    refused = run("ask", "heavy_hitters", str(people), "word", "--mechanism", "krr(1, ['apple', 'pear'])")
     assert refused.returncode == 2
     assert "LDP103" in refused.stderr
 

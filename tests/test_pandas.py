@@ -265,7 +265,7 @@ def test_arguments_that_do_not_fit_a_frame_or_a_column_are_explained() -> None:
     for frame in (PEOPLE, pl.LazyFrame({"city": ["Lima"]})):
         with pytest.raises(UnknownName, match="no column named 'region'"):
             ldpsql.estimate(frame, KRR, column="city", by="region")
-    with pytest.raises(InvalidParameter, match=r"'share' does not take these arguments. Hint: it takes of,"):
+    with pytest.raises(InvalidParameter, match=r"'share' does not take these arguments. Hint: it takes of \(needed\),"):
         ldpsql.estimate(PEOPLE, KRR, column="city", question="share", off="Lima")
     with pytest.raises(InvalidDomain, match="have no order"):  # raised by SQL
         ldpsql.estimate(PEOPLE, KRR, column="city", question="mean")
