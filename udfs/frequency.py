@@ -98,8 +98,12 @@ def weigh(reports: Lists, weights: Lists) -> pa.Array:
 def people(counts: Column) -> pa.Array:
     """Return how many rows each group of counts stands for; NULL for NULL."""
     maps = plain(counts)
-    numbers = plain(maps.items)
-    of_rows = (numbers.field("n") if pa.types.is_struct(numbers.type) else numbers).fill_null(0).to_numpy()
+    numbers = plain(maps.items) if pa.types.is_map(maps.type) else pa.nulls(0)
+    if pa.types.is_struct(numbers.type) and numbers.type.get_field_index("n") >= 0:
+        numbers = numbers.field("n")
+    if not pa.types.is_integer(numbers.type):
+        raise InvalidParameter("counts must be a MAP from reports to numbers", "use ldp.counts(report)")
+    of_rows = numbers.fill_null(0).to_numpy()
     ends = np.concatenate([[0], np.cumsum(of_rows)])[maps.offsets.to_numpy()]
     return pa.array(np.diff(ends).astype(np.int64), mask=np.asarray(maps.is_null()))
 

@@ -132,11 +132,17 @@ def key_type(rows: Texts, columns: TextLists) -> pa.Array:
         columns: the other columns of the result, whose names keys must not have; NULL asks for the type without names.
 
     """
-    return pa.array([_key_type(*row) for row in zip(plain(rows).to_pylist(), plain(columns).to_pylist(), strict=True)])
+    given = zip(plain(rows).to_pylist(), plain(columns).to_pylist(), strict=True)
+    return pa.array([_key_type(*row) for row in given], pa.string())
 
 
-def _key_type(row: str, columns: list[str | None] | None) -> str:
-    [(name, kind)] = fields_of(row).items()
+def _key_type(row: str | None, columns: list[str | None] | None) -> str | None:
+    if row is None:
+        return None
+    fields = fields_of(row)
+    if len(fields) != 1:
+        raise InvalidParameter("a row of a key has one field", "call a question with by := region")
+    [(name, kind)] = fields.items()
     if name == "NULL":  # nobody asked for groups
         return json.dumps("TUPLE(INTEGER)" if columns is None else {EVERYBODY: "INTEGER"})
     several = kind.startswith("STRUCT(")
