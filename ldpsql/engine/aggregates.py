@@ -32,6 +32,7 @@ from ldpsql.quoting import quoted, text_literal
 _LOCAL = '"ldp counts"'  # no column of a user has this name
 _NAME, _KEYS = '"ldp report"', '"ldp keys"'
 EVERYBODY = "ldp everybody"  # the name of the key of all reports together
+_ANSWER = '"ldp answer"'  # a column, since DuckDB binds an expression again for each field that unnest makes of it
 _FEW = '"ldp few"'  # apart from the column: a table may have the name of its column
 COUNTED = "_counted"  # the macro that counts reports of any form, see `ldpsql.engine.forms`
 _OF_VALUES = (Kind.VALUE, Kind.MEAN)
@@ -122,10 +123,8 @@ def _over_tables(name: str, arguments: Mapping[str, str | None], counted: str, *
         f"any_value({keys}) AS {_KEYS} "
         f'FROM query_table({TABLE_PLACE}(reports)) WHERE (SELECT few FROM {_FEW}) GROUP BY "by"'
     )
-    answers = (
-        f"SELECT unnest({_KEYS}, recursive := true), unnest({answer}, recursive := true), {size} AS n "  # noqa: S608
-        f"FROM ({rows}) WHERE {AGREED}(reports, {_NAME}, m)"
-    )
+    answered = f"SELECT {_KEYS}, {answer} AS {_ANSWER}, {size} AS n FROM ({rows}) WHERE {AGREED}(reports, {_NAME}, m)"  # noqa: S608
+    answers = f"SELECT unnest({_KEYS}, recursive := true), unnest({_ANSWER}, recursive := true), n FROM ({answered})"  # noqa: S608
     select = f"SELECT COLUMNS(lambda c: c <> {text_literal(EVERYBODY)}) FROM ({answers})"  # noqa: S608
     yield _macro(table, over_table, f"TABLE ({select})")
     call = (

@@ -48,7 +48,7 @@ MECHANISMS = _listed("""
     ldp.loloha(2, 1, ['a', 'b']) | ldp.encoding(1, ['a', 'b']) | ldp.hadamard_response(1, range(20))
     ldp.krr(1, range(3000)) | ldp.krr(32, [1.5, 2.5]::DECIMAL(4, 1)[]) | 'krr(1, [''a'', ''b''])' | 'oue(1, range(100))'
     'city' | '' | ldp.matrix(2, ['a', 'b'], [[0.7, 0.3], [0.3, 0.7]]) | ldp.stochastic_rounding(1, 0, 1)
-    ldp.olh(3, range(300000)) | ldp.krr(1, range(20000)) | ldp.oue(1, range(100000))
+    ldp.olh(3, range(1000000)) | ldp.krr(1, range(20000)) | ldp.oue(1, range(100000))
     ldp.subset_selection(.5, range(100000)) | ldp.hierarchy(1, 0, 1023, step := 1) | ldp.planar_geometric(1, 64, 64)
     ldp.grid_hierarchy(1, 64, 64)
 """)
