@@ -3,7 +3,7 @@ CREATE OR REPLACE MACRO ldp._name(report) AS typeof((SELECT one FROM (SELECT rep
 -- The key of a group, or a struct of keys, as a struct of them by their own names. A key that is named like another column of the
 -- result gets another name: value_1. DuckDB casts fields by name, but those of a tuple by position.
 CREATE OR REPLACE MACRO ldp._keys("by", columns_of_result) AS cast_to_type(
-    cast_to_type(row("by"), from_json('null', '' || __ldp_key_type(ldp._name("by"), NULL))),
+    cast_to_type(row("by"), from_json('null', '' || __ldp_unnamed(typeof(row("by"))))),
     from_json('null', '' || __ldp_key_type(ldp._name("by"), columns_of_result))
 );
 -- The text of a mechanism that is text, or else NULL: the type of any other says enough.

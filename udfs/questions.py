@@ -124,30 +124,44 @@ def _each(histograms: Column, handles: Handles) -> dict[int, tuple[Estimates, An
 
 
 @guarded
+def unnamed(rows: Texts) -> pa.Array:
+    """Return the type of a tuple of each key, or of a tuple of keys, as from_json reads it.
+
+    Args:
+        rows: the type of a tuple of the key in SQL.
+
+    """
+    return pa.array([row and json.dumps(f"TUPLE({_unnamed(row)})") for row in plain(rows).to_pylist()], pa.string())
+
+
+def _unnamed(row: str) -> str:
+    kind = row.removeprefix("TUPLE(").removesuffix(")")
+    if kind in ('"NULL"', "UNKNOWN"):  # nobody asked for groups; CREATE MACRO does not know the type
+        return "INTEGER"
+    return f"TUPLE({', '.join(fields_of(kind).values())})" if kind.startswith("STRUCT(") else kind
+
+
+@guarded
 def key_type(rows: Texts, columns: TextLists) -> pa.Array:
     """Return the type of a struct of the keys of groups, as from_json reads it.
 
     Args:
         rows: the type of a row of the key in SQL, which is named like the key.
-        columns: the other columns of the result, whose names keys must not have; NULL asks for the type without names.
+        columns: the other columns of the result, whose names keys must not have.
 
     """
     given = zip(plain(rows).to_pylist(), plain(columns).to_pylist(), strict=True)
-    return pa.array([_key_type(*row) for row in given], pa.string())
+    return pa.array([row and _key_type(row, columns or []) for row, columns in given], pa.string())
 
 
-def _key_type(row: str | None, columns: list[str | None] | None) -> str | None:
-    if row is None:
-        return None
+def _key_type(row: str, columns: list[str | None]) -> str:
     fields = fields_of(row)
     if len(fields) != 1:
         raise InvalidParameter("a row of a key has one field", "call a question with by := region")
     [(name, kind)] = fields.items()
     if name == "NULL":  # nobody asked for groups
-        return json.dumps("TUPLE(INTEGER)" if columns is None else {EVERYBODY: "INTEGER"})
+        return json.dumps({EVERYBODY: "INTEGER"})
     several = kind.startswith("STRUCT(")
-    if columns is None:
-        return json.dumps(f"TUPLE(TUPLE({', '.join(fields_of(kind).values())}))" if several else f"TUPLE({kind})")
     keys = fields_of(kind) if several else {_QUALIFIED.sub("", name) if "(" in name else name: kind}
     if any(one.endswith("]") or one.startswith("MAP(") for one in keys.values()):
         raise InvalidParameter(
@@ -207,6 +221,7 @@ def ldpsql_functions(known: Registry) -> list[Any]:
     return [
         Scalar("__ldp_ask", ask, "BIGINT"),
         Scalar("__ldp_answer_type", answer_type, "VARCHAR"),
+        Scalar("__ldp_unnamed", unnamed, "VARCHAR"),
         Scalar("__ldp_key_type", key_type, "VARCHAR"),
         Scalar("__ldp_compared", compared, sql_type(TESTED)),
         *(answering(question, ASKED.thing) for question in questions if not question.two_groups),
