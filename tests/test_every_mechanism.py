@@ -266,8 +266,9 @@ NOT_LISTED = {"export-sql", "channel"}  # further: of sets, hashes and private s
 
 def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> bool:  # noqa: PLR0911  # one for each kind
     """Tell whether a verb may refuse this mechanism, and in these words."""
+    of_column = "--of " if verb.startswith("ask") else "of := "
     if of.name in ROWS and verb in {"mean", "report", "key_value", "heavy_hitters", "ask heavy_hitters", *NOT_LISTED}:
-        return code == "LDP103" and any(words in hint for words in ("margin", "its own mechanism", "of := "))
+        return code == "LDP103" and any(words in hint for words in ("margin", "its own mechanism", of_column))
     if verb in ("vectors", "export-client"):
         return (of.pairs or of.name in STRINGS) and code == "LDP406" and "krr" in hint
     if verb in ("outcome", "regression"):
@@ -282,10 +283,10 @@ def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> boo
     if verb == "key_value":
         return code == "LDP103" and "pairs" in message and "ldp.ibu" in hint
     if verb == "ask" and of.name in {*ROWS, *JOINT}:
-        return code == "LDP103" and ("its columns are" in hint or "of := " in hint)
+        return code == "LDP103" and ("its columns are" in hint or of_column in hint)
     if verb in ("mean", "ask"):
         unordered = code in ("LDP102", "LDP304") and "order" in message
-        return unordered or (of.name in JOINT and code == "LDP103" and "of := " in hint)
+        return unordered or (of.name in JOINT and code == "LDP103" and of_column in hint)
     if verb in ("plan", "plan by name"):
         return code == "LDP103" and of.name in hint
     if code == "LDP402":

@@ -69,7 +69,10 @@ def ask(
 
     Example: ldpsql ask top reports.parquet city --most 10 --by region
     """
+    import duckdb
+
     from ldpsql.bulk.queries import answers, compared
+    from ldpsql.cli.failures import in_options
     from ldpsql.cli.queries import Arguments
     from ldpsql.errors import InvalidParameter, NoReports
     from ldpsql.registry.registry import registry
@@ -86,7 +89,10 @@ def ask(
         given |= {"estimator": one.method} if one.estimator else {}
         kind.check_arguments(given)
         query = compared(one, read[1], question, given) if kind.two_groups else answers(one, question, given, keys)
-        rows = list(of_table(one.con.sql(query).to_arrow_table()))
+        try:
+            rows = list(of_table(one.con.sql(query).to_arrow_table()))
+        except duckdb.Error as error:
+            raise in_options(error) from None
     if not any(value is not None for row in rows for name, value in row.items() if name not in keys):
         raise NoReports(hint="is the column empty? Of strings, only those that are certain to occur are shown: --certain false")
     write_rows(rows, form)

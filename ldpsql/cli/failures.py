@@ -20,6 +20,7 @@ _CANDIDATE = re.compile(r"Macro (\w+)\(\) does not support .*?Candidate macros:\
 _RECORDED = re.compile(r"Macro (?:estimate|estimate_by|margin)\(\) does not support the supplied arguments")
 _OPTION = re.compile(r"\b(deadline|stop|confidence|intervals|misfit|tolerance|max_iterations)\s*:?=", re.IGNORECASE)
 _NOT_FOUND = re.compile(r"Referenced column \"(\w+)\"|has multiple\b.* that match the supplied arguments", re.DOTALL)
+_ARGUMENT = re.compile(r"\b(\w+) := ")
 _ESTIMATOR = re.compile(r"\bestimator\s*:?=", re.IGNORECASE)
 _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
     "unordered_map::at": (
@@ -80,6 +81,14 @@ def failure(error: Exception | KeyboardInterrupt, typed: str) -> Failure:
         cause = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
         return Failure("LDP902", cause, "is the path right, and do you have permission to read and write it?", 1)
     return Failure("LDP901", *withheld_message(error), 1)
+
+
+def in_options(error: duckdb.Error) -> LdpError | duckdb.Error:
+    """Return an error of ldpsql that SQL raised with options in its hint instead of SQL's arguments; any other as it is."""
+    if (ours := of_sql(error)) is None:
+        return error
+    LdpError.__init__(ours, ours.message, _ARGUMENT.sub(r"--\1 ", ours.hint))
+    return ours
 
 
 def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
