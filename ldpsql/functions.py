@@ -57,6 +57,7 @@ from ldpsql.engine.functions import (
     struct_type,
 )
 from ldpsql.engine.groups import (
+    check_counts,
     counts_of,
     in_order,
     learnt_from,
@@ -241,6 +242,7 @@ __all__ = [
     "by_value",
     "changing",
     "check_columns",
+    "check_counts",
     "check_epsilon",
     "check_files",
     "check_listed",

@@ -19,7 +19,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Counts, merge, partial_counts, partial_supports
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidParameter, NoReports, UnknownName
-from ldpsql.functions import GroupedCounts
+from ldpsql.functions import SHARES, GroupedCounts
 
 CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]
 MECHANISMS = {
@@ -357,3 +357,21 @@ def test_sql_takes_sums_as_counts_only_in_an_integer_type(con: DuckDBPyConnectio
         return
     with pytest.raises(duckdb.Error, match=r"LDP403.*sums of weights.*ldp\.merge"):
         con.execute(query)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "system.main.__ldp_privic([{none}], [system.main.__ldp_mechanism(MADE)], '5')",
+        "system.main.__ldp_people({none})",
+        "system.main.__ldp_learn([{none}], NULL, HANDLE)",
+        "system.main.__ldp_learn([MAP {{0: 9}}], {none}, HANDLE)",
+        "system.main.__ldp_learn_in_order([{none}], HANDLE, 1)",
+    ],
+)
+@pytest.mark.parametrize("none", ["[1]", "{'a': 1}", "1", "MAP {0: 1.5}", "MAP {0: -1}"])
+def test_what_are_no_counts_is_refused_wherever_counts_are_taken(con: DuckDBPyConnection, call: str, none: str) -> None:
+    handle = f"system.main.__ldp_ask('{SHARES}', MADE, '', 'shared', NULL, NULL)"
+    query = call.format(none=none).replace("HANDLE", handle).replace("MADE", "ldp.krr(1, [0, 1])")
+    with pytest.raises(duckdb.Error, match="LDP40"):
+        con.sql(f"SELECT {query}").fetchall()

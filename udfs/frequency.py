@@ -24,6 +24,7 @@ from ldpsql.functions import (
     TextLists,
     Texts,
     Wholes,
+    check_counts,
     check_files,
     check_reports,
     columns_of,
@@ -98,12 +99,10 @@ def weigh(reports: Lists, weights: Lists) -> pa.Array:
 def people(counts: Column) -> pa.Array:
     """Return how many rows each group of counts stands for; NULL for NULL."""
     maps = plain(counts)
-    numbers = plain(maps.items) if pa.types.is_map(maps.type) else pa.nulls(0)
-    if pa.types.is_struct(numbers.type) and numbers.type.get_field_index("n") >= 0:
-        numbers = numbers.field("n")
-    if not pa.types.is_integer(numbers.type):
-        raise InvalidParameter("counts must be a MAP from reports to numbers", "use ldp.counts(report)")
-    of_rows = numbers.fill_null(0).to_numpy()
+    check_counts(maps.type)
+    if pa.types.is_null(maps.type):
+        return maps.cast(pa.int64())
+    of_rows = GroupedCounts.of(maps.keys, maps.items).people
     ends = np.concatenate([[0], np.cumsum(of_rows)])[maps.offsets.to_numpy()]
     return pa.array(np.diff(ends).astype(np.int64), mask=np.asarray(maps.is_null()))
 

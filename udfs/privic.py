@@ -11,7 +11,6 @@ from ldpsql.estimators import Floats
 from ldpsql.functions import (
     MECHANISMS,
     AnalyticAudit,
-    BadCounts,
     Column,
     GroupedCounts,
     Macros,
@@ -22,6 +21,7 @@ from ldpsql.functions import (
     WholeLists,
     Wholes,
     aligned,
+    check_counts,
     full_prior,
     guarded,
     hookimpl,
@@ -53,9 +53,7 @@ def advance(counts: Column, handles: WholeLists, stops: Texts) -> pa.Array:
 
     """
     groups = plain(counts)
-    kind = groups.type.value_type if pa.types.is_list(groups.type) else groups.type
-    if not (pa.types.is_map(kind) or pa.types.is_null(kind)):
-        raise BadCounts("counts must be a MAP from reports to numbers", "use ldp.counts(report) or map(reports, numbers)")
+    check_counts(groups.type.value_type if pa.types.is_list(groups.type) else groups.type)
     rows = zip(groups, plain(handles).to_pylist(), plain(stops).to_pylist(), strict=True)
     return pa.array([_advanced(maps, numbers, stop) for maps, numbers, stop in rows])
 

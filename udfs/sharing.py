@@ -71,12 +71,9 @@ def _learnt(groups: pa.ListScalar, pooled: pa.Scalar, handle: int | None) -> Any
     if not groups.is_valid:
         return None
     source, estimator = _of(handle)
-    maps = groups.values
     if not estimator.needs_groups:
         raise InvalidParameter(f"{estimator.name} has nothing to learn from all groups", "for example estimator := 'shared'")
-    if pa.types.is_null(maps.type):
-        return None
-    learned = learnt_from(source, maps, estimator, pooled if pooled.is_valid else None)
+    learned = learnt_from(source, groups.values, estimator, pooled if pooled.is_valid else None)
     return learned and learned.given()["prior"]
 
 

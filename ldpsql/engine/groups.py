@@ -29,6 +29,12 @@ InOrder: TypeAlias = tuple[NDArray[np.int64], list[Estimator]]  # which estimato
 GROUPS_SEEN, GROUPS_AT_ONCE = 20_000, 2048  # what groups have in common is learned from so many at most, some at a time
 
 
+def check_counts(kind: pa.DataType) -> None:
+    """Raise `BadCounts` unless a column of this type holds counts, or nothing but NULL."""
+    if not (pa.types.is_map(kind) or pa.types.is_null(kind)):
+        raise BadCounts("counts must be a MAP from reports to numbers", "use ldp.counts(report) or map(reports, numbers)")
+
+
 def learnt_from(
     source: Mechanism | ReportSource, maps: pa.MapArray, estimator: Estimator, pooled: pa.Scalar | None = None
 ) -> Estimator | None:
@@ -45,6 +51,8 @@ def learnt_from(
 
     """
     rows = np.flatnonzero(_filled(maps))
+    if pooled is not None:
+        check_counts(pooled.type)
     if not len(rows):
         return None
     one = np.zeros(1, dtype=np.int64)
@@ -119,8 +127,9 @@ def _filled(maps: pa.Array) -> NDArray[np.bool_]:
         BadCounts: if they are not maps.
 
     """
-    if not pa.types.is_map(maps.type):
-        raise BadCounts("counts must be a MAP from reports to numbers", "use ldp.counts(report) or map(reports, numbers)")
+    check_counts(maps.type)
+    if pa.types.is_null(maps.type):
+        return np.zeros(len(maps), dtype=np.bool_)
     return np.asarray(maps.is_valid().to_numpy(zero_copy_only=False) & (np.diff(maps.offsets.to_numpy()) > 0))
 
 
@@ -142,8 +151,8 @@ def counts_of(
     if pa.types.is_null(maps.type):
         return
     listed = lists and pa.types.is_list(maps.type)
-    if not pa.types.is_map(maps.type) and not listed:
-        raise BadCounts("counts must be a MAP from reports to numbers", "use ldp.counts(report) or map(reports, numbers)")
+    if not listed:
+        check_counts(maps.type)
     filled = maps.is_valid().to_numpy(zero_copy_only=False) & (np.diff(maps.offsets.to_numpy()) > 0)
     for handle in np.unique(by_row[filled]):
         rows = np.flatnonzero(filled & (by_row == handle))
