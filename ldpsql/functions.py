@@ -96,6 +96,7 @@ from ldpsql.estimates.estimate import Estimate, Estimates, check_single, check_s
 from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.measures import FIELDS, Functional
 from ldpsql.estimates.rappor_files import collection_shares
+from ldpsql.estimates.recommending import Candidate
 from ldpsql.estimates.rectangles import RectangleShares
 from ldpsql.estimates.scale import check_ordered, scale_of
 from ldpsql.estimates.spans import RangeShare, RangeShares
@@ -177,6 +178,7 @@ __all__ = [
     "AnalyticAudit",
     "BadCounts",
     "Booleans",
+    "Candidate",
     "CertifiedMechanism",
     "Column",
     "Doubles",

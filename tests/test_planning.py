@@ -190,6 +190,41 @@ def test_sql_python_and_the_command_line_give_the_same_plan(
     assert printed("plan", *options, "-m", "olh", "--format", "csv").count("\n") == 2
 
 
+@pytest.mark.parametrize("question", ["mean", "distribution", "ranges", "quantiles", "share", "outcome", "regression"])
+def test_the_epsilon_and_the_reports_for_an_error_are_the_smallest(question: str) -> None:
+    error, names = 0.5 if question in ON_A_LINE and question != "ranges" else 0.05, ["olh", "krr", "hierarchy"]
+    for row in ldpsql.recommend(question, N, 20, error=error, mechanisms=names).to_dicts():
+        less = float(f"{row['epsilon'] * 0.99:.3g}")
+        at: dict[str, Any] = {"epsilons": [row["epsilon"], less], "mechanisms": [row["mechanism"]]}
+        reached, missed = ldpsql.recommend(question, N, 20, **at).sort("epsilon", descending=True)["error"]
+        assert reached == row["error"] <= error < missed
+    needed = ldpsql.recommend(question, None, 20, error=error, epsilons=["1", "2"], mechanisms=names)
+    for row in needed.to_dicts():
+        at = {"epsilons": [row["epsilon"]], "mechanisms": [row["mechanism"]]}
+        reached, missed = (
+            ldpsql.recommend(question, n, 20, **at)["error"][0] for n in (row["reports"], round(row["reports"] * 0.985))
+        )
+        assert reached <= error < missed
+    assert needed.group_by("epsilon").first()["recommended"].all()
+    assert needed["reports"].is_sorted() == (needed["epsilon"].n_unique() == 1)
+
+
+@pytest.mark.parametrize("name", ["krr", "oue", "olh", "subset_selection"])
+def test_the_error_of_an_outcome_and_of_a_coefficient_is_the_one_that_the_answer_states(
+    con: duckdb.DuckDBPyConnection, name: str
+) -> None:
+    """The root mean square of stated errors, for which each estimated weight is within about a percent of the true one."""
+    n, k = 1_000_000, 7
+    m = f"ldp.{name}(1, range({k}))"
+    drawn = f"SELECT ldp.perturb(i % {k}, {m}) AS x, 1 - 2 * (i // {k} % 2) AS y FROM range({n}) t(i)"
+    con.execute(f"CREATE OR REPLACE TABLE r AS {drawn}")
+    for question, options in (("outcome", ", estimator := 'inv'"), ("regression", "")):
+        (error,) = ldpsql.recommend(question, n, k, epsilons=[1], mechanisms=[name])["error"]
+        answer = f"SELECT unnest(ldp.{question}(x, {m}, y{options}), recursive := true) FROM r"
+        errors = [row[2] for row in con.execute(answer).fetchall() if row[0] != "intercept"]
+        assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(error, rel=0.03)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -204,6 +239,9 @@ def test_sql_python_and_the_command_line_give_the_same_plan(
         ("ldp.recommend(100, 60, epsilons := range(1, 1001)::VARCHAR[])", "LDP103.*seconds.*compare fewer epsilons"),
         ("ldp.recommend(0, 60)", "LDP103.*a report"),
         ("ldp.recommend(NULL, 60)", "LDP103.*none may be NULL"),
+        ("ldp.recommend(100, 60, error := 0)", "LDP103.*error to reach"),
+        ("ldp.recommend(100, 60, error := 'nan'::DOUBLE)", "LDP103.*error to reach"),
+        ("ldp.recommend(10, 60, question := 'share', error := 1e-9)", "LDP103.*reaches this error"),
         ("ldp.recommend(100, 60, epsilons := [1, NULL])", "LDP103.*none may be NULL"),
         ("ldp.recommend(100, 60, epsilons := [])", "LDP103.*none of these mechanisms"),
         ("ldp.recommend(100, 60, epsilons := [-1])", "LDP101"),

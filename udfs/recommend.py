@@ -4,29 +4,41 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ldpsql.functions import Macros, Scalar, TextLists, Texts, Wholes, guarded, hookimpl, plain, recommend
+from ldpsql.functions import (
+    Candidate,
+    Doubles,
+    Macros,
+    Scalar,
+    TextLists,
+    Texts,
+    Wholes,
+    guarded,
+    hookimpl,
+    plain,
+    recommend,
+    struct_type,
+)
 from ldpsql.mechanisms import InvalidParameter
 
-_ANSWERS = "STRUCT(question VARCHAR, mechanism VARCHAR, estimator VARCHAR, epsilon DOUBLE, error DOUBLE, recommended BOOLEAN)[]"
+_ANSWERS = f"{struct_type(Candidate)}[]"
 
 
 @guarded
-def recommended(
-    questions: Texts,
-    reports: Wholes,
-    steps: Wholes,
-    epsilons: TextLists,
-    widths: Wholes,
-) -> pa.Array:
-    """Return the answers of all mechanisms to each question."""
-    columns = [plain(column).to_pylist() for column in (questions, reports, steps, epsilons, widths)]
+def recommended(questions: Texts, reports: Wholes, steps: Wholes, epsilons: TextLists, *more: Doubles) -> pa.Array:
+    """Return the answers of all mechanisms to each question; ``more`` are the widths of grids and the errors to reach."""
+    columns = [plain(column).to_pylist() for column in (questions, reports, steps, epsilons, *more)]
     return pa.array([_answers(*row) for row in zip(*columns, strict=True)])
 
 
-def _answers(question: str, reports: int, steps: int, epsilons: list[str], width: int | None) -> list[dict[str, object]]:
-    if None in (question, reports, steps, epsilons) or None in epsilons:
+def _answers(
+    question: str, reports: int | None, steps: int, epsilons: list[str], *more: float | None
+) -> list[dict[str, object]]:
+    width, error = more
+    if None in (question, steps, epsilons) or None in epsilons or (reports is None and error is None):
         raise InvalidParameter("a plan needs a question, numbers of reports and of values, and epsilons", "none may be NULL")
-    return recommend(question, reports, steps, width=width, epsilons=epsilons).to_dicts()
+    return recommend(
+        question, reports, steps, error=error, width=None if width is None else int(width), epsilons=epsilons
+    ).to_dicts()
 
 
 @hookimpl

@@ -43,7 +43,7 @@ from ldpsql.estimates.fitting import estimator_of_top
 from ldpsql.estimates.question import is_table
 from ldpsql.estimates.rappor_files import Rows as FileRows
 from ldpsql.estimates.rappor_files import collection_shares
-from ldpsql.estimates.recommending import Asked, Candidate, Estimators, PlanQuestion, answers_to, example_of
+from ldpsql.estimates.recommending import Asked, Candidate, Estimators, PlanQuestion, answers_to, example_of, smallest_for
 from ldpsql.estimates.shown import Rows
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, column_likelihood, counted_likelihood
@@ -467,21 +467,25 @@ def compare_estimators(
 @one_thread
 def recommend(
     question: str,
-    reports: int,
+    reports: int | None,
     values: int | None = None,
     *,
+    error: float | None = None,
     like: Any = None,
     width: int | None = None,
     epsilons: Sequence[str | float] = ("0.5", "1", "2", "4"),
     mechanisms: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """Compare mechanisms for numbers, or for rectangles of a grid, by the error of what you ask, before anything is collected.
+    """Compare mechanisms by the error of what you ask, before anything is collected.
 
     Args:
-        question: 'mean', 'distribution', 'ranges', 'quantiles' or 'rectangles'.
-        reports: how many reports will be collected.
+        question: 'mean', 'distribution', 'ranges' or 'quantiles' of numbers, 'rectangles' of a grid, the 'share' of a value, or
+            the 'outcome' or a coefficient of a 'regression' of a raw column by value.
+        reports: how many reports will be collected; None to learn how many reach ``error``.
         values: how many numbers, dates or cells there are: 121 for 0 to 120. With an example, into how many steps its range is
             divided, at most 1,024; by default its whole numbers and dates have a step each.
+        error: an error to reach: the epsilons are then the smallest with which each mechanism reaches it or, without
+            ``reports``, these numbers are the smallest, at each of ``epsilons``.
         like: an example, a column of numbers, dates or timestamps. Errors are then those of simulated reports of people like
             them. It is read without privacy: take public or synthetic data, never the data that you will collect.
         width: for rectangles, how many cells are in a row.
@@ -490,9 +494,10 @@ def recommend(
 
     Returns:
         A row for each mechanism and epsilon, the best first: ``question``, ``mechanism``, the ``estimator`` that has the error,
-        ``epsilon``, ``error`` and ``recommended``. For ranges and rectangles it is the error of a share. That of the mean, of
-        the distribution (its Wasserstein distance to the truth) and of the quartiles is in steps from one value to the next or,
-        with an example, in the unit of the values: days for dates, seconds for timestamps.
+        ``epsilon``, ``error``, ``reports`` and ``recommended``. For ranges and rectangles it is the error of a share. That of
+        the mean, of the distribution (its Wasserstein distance to the truth) and of the quartiles is in steps from one value to
+        the next or, with an example, in the unit of the values: days for dates, seconds for timestamps. That of an outcome or a
+        coefficient is in standard deviations of the raw column.
 
     Raises:
         InvalidParameter: if the question cannot be answered, or no mechanism answers it at any epsilon.
@@ -506,11 +511,17 @@ def recommend(
     registered = registry().mechanisms
     if unknown := [name for name in mechanisms if name not in registered]:
         raise InvalidParameter(f"{len(unknown)} of the mechanisms are not names of mechanisms", "such as square_wave")
-    asked = Asked(question, reports, steps, width, None if example is None else example.shares)
+    if reports is None and error is None:
+        raise InvalidParameter("a plan needs the number of reports, or an error to reach", "for example 100000, or error=0.02")
+    asked = Asked(question, reports or 0, steps, width, None if example is None else example.shares)
     estimators = Estimators(registry().estimator(IBU), registry().estimator(EMS))
-    answers = answers_to(asked, epsilons, {name: registered[name] for name in mechanisms or registered}, estimators)
-    if example is not None and question != PlanQuestion.RANGES:
-        answers = [replace(answer, error=answer.error * example.step) for answer in answers]
+    classes = {name: registered[name] for name in mechanisms or registered}
+    step = example.step if example is not None and question != PlanQuestion.RANGES else 1.0
+    if error is None:
+        answers = answers_to(asked, epsilons, classes, estimators)
+    else:
+        answers = smallest_for(asked, error / step, epsilons, classes, estimators)
+    answers = [replace(answer, error=answer.error * step) for answer in answers]
     return pl.DataFrame([asdict(answer) for answer in answers], schema=pl.Schema(pa.schema(arrow_fields(Candidate))))
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _STEPS = "in steps from one value to the next"
+_DEVIATIONS = "in standard deviations of the column, if all values are equally common"
 _UNIT = "in the unit of the values, in days for dates and in seconds for timestamps"
 ERRORS = {
     "mean": f"error: of the mean, {_STEPS}",
@@ -26,12 +27,18 @@ ERRORS = {
     "ranges": "error: of the share of a random range",
     "quantiles": f"error: of the quartiles, {_STEPS}",
     "rectangles": "error: of the share of a random rectangle",
+    "share": "error: of the share of a value, if all are equally common",
+    "outcome": f"error: of the mean of a raw column by value, {_DEVIATIONS}",
+    "regression": f"error: of the coefficient of a value, {_DEVIATIONS}",
 }
 UNDETERMINED = "empty: such reports do not determine the shares of single values; use fewer bins or a larger epsilon"
 
 
 def plan(
-    reports: Annotated[int, typer.Option("--reports", "-n", min=1, help="How many reports will be collected.")],
+    reports: Annotated[
+        int | None,
+        typer.Option("--reports", "-n", min=1, help="How many reports will be collected; with --error it may be left out."),
+    ] = None,
     values: Annotated[int | None, typer.Option("--values", "-k", help="How many values the domain has.")] = None,
     epsilon: Annotated[list[str] | None, typer.Option(help="An epsilon to compare, such as 0.5; repeat it.")] = None,
     mechanism: Annotated[
@@ -40,7 +47,15 @@ def plan(
     ] = None,
     question: Annotated[
         str | None,
-        typer.Option("--question", "-q", help="Recommend by question: mean, distribution, ranges, quantiles or rectangles."),
+        typer.Option(
+            "--question",
+            "-q",
+            help="Recommend by question: mean, distribution, ranges, quantiles, rectangles, share, outcome or regression.",
+        ),
+    ] = None,
+    error: Annotated[
+        float | None,
+        typer.Option(help="An error to reach, for --question or a share: with which epsilon, or how many reports?"),
     ] = None,
     width: Annotated[int | None, typer.Option(help="For rectangles of a grid: how many of the values are in a row.")] = None,
     output: Annotated[
@@ -79,6 +94,8 @@ def plan(
 
     For rectangles the values are the cells of a grid, --width of them in a row.
 
+    With --error, find the smallest epsilon with which --reports reach it or, without --reports, how many do at each --epsilon.
+
     With --like, reports of people like those in --column of a file are simulated and estimated, and the error is that of the
     estimates. The file is read without privacy, so it must not be the data that you will collect.
 
@@ -89,13 +106,16 @@ def plan(
     Example: ldpsql plan --reports 100000 --values 384 --width 24 --question rectangles
 
     Example: ldpsql plan --reports 100000 --question ranges --like census.parquet --column age
+
+    Example: ldpsql plan --error 0.02 --reports 100000 --values 6 --question outcome
     """
     from ldpsql.errors import InvalidParameter
 
     if table or (column and like is None):
-        if question or mechanism or output or values is not None or width is not None or like is not None:
+        others = (question, mechanism, output, values, width, like, error)
+        if reports is None or any(one not in (None, []) for one in others):
             raise InvalidParameter(
-                "a plan of several columns takes --column, --table and --epsilon only",
+                "a plan of several columns takes --reports, --column, --table and --epsilon only",
                 "leave out the other options, and write each column with its number of values: --column education=16",
             )
         plan_columns(reports, column or [], table or [], epsilon or [], form)
@@ -105,12 +125,16 @@ def plan(
     if output:
         pages.check(output)
     texts, epsilons = mechanism or [], epsilon or ["0.5", "1", "2", "4"]
-    if question:
+    if question or error is not None:
         if output:
             raise InvalidParameter("pages and pictures show the error of shares", "leave out --question or --output")
-        options = {"values": values, "width": width, "epsilons": epsilons, "mechanisms": texts}
-        plan_by_question(question, reports, options, None if like is None else read_example(like, column or []), form)
+        options = {"values": values, "width": width, "epsilons": epsilons, "mechanisms": texts, "error": error}
+        plan_by_question(
+            question or "share", reports, options, None if like is None else read_example(like, column or []), form
+        )
         return
+    if reports is None:
+        raise InvalidParameter("a plan needs the number of reports, or an error to reach", "--reports 100000 or --error 0.02")
     if width is not None:
         raise InvalidParameter("only a plan for rectangles takes a width", "add --question rectangles")
     if like is not None:
@@ -188,7 +212,7 @@ def _shown(rows: list[dict[str, Any]], form: Format) -> list[dict[str, Any]]:
 
 
 def plan_by_question(
-    question: str, reports: int, options: Mapping[str, Any], example: pa.ChunkedArray | None, form: Format
+    question: str, reports: int | None, options: Mapping[str, Any], example: pa.ChunkedArray | None, form: Format
 ) -> None:
     """Write the error of each mechanism for a question, in the unit of an example if there is one."""
     from ldpsql import recommend

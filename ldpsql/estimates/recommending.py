@@ -8,11 +8,16 @@ for it, and all others come from simulated reports of people like those of the e
 
 Rectangles are asked of a grid of cells, which reports distinguish.
 
+Shares, outcomes and regressions are about single values, all equally common. An outcome is the mean of a raw column among the
+people with a value, and a regression has the difference of two such means as its coefficient: their errors are in standard
+deviations of the raw column, whose mean is the same for all values.
+
 An example is read without any privacy, so it must not be the data that people are asked for.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -22,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.channels import SetChannel
+from ldpsql.channels import SetChannel, Subsets
 from ldpsql.channels.costs import Cost
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.domain import Domain
@@ -48,13 +53,19 @@ _SIDES = np.array([0.856675, 0.733892, 0.628707, 0.538597])  # whose multiples, 
 
 
 class PlanQuestion(StrEnum):
-    """What is asked about numbers, or about the cells of a grid."""
+    """What is asked about numbers, about the cells of a grid, or about single values."""
 
     MEAN = "mean"
     DISTRIBUTION = "distribution"
     RANGES = "ranges"
     QUANTILES = "quantiles"
     RECTANGLES = "rectangles"
+    SHARE = "share"
+    OUTCOME = "outcome"
+    REGRESSION = "regression"
+
+
+_OF_VALUES = (PlanQuestion.SHARE, PlanQuestion.OUTCOME, PlanQuestion.REGRESSION)
 
 
 class Asked(NamedTuple):
@@ -84,6 +95,10 @@ class Asked(NamedTuple):
             raise InvalidParameter(f"a plan needs a report and from 2 to {MOST_STEPS:,} values", "for example 100000 and 101")
         if (self.question == PlanQuestion.RECTANGLES) != (self.width is not None):
             raise InvalidParameter("a plan for rectangles, and no other, needs the width of the grid", _GRID)
+        if self.question in _OF_VALUES and self.shares is not None:
+            raise InvalidParameter(
+                "an example is of numbers, and this question is about single values", "leave out the example"
+            )
         if self.width is not None and self.shares is not None:
             raise InvalidParameter("an example is a column of numbers, and rectangles have two", "leave out the example")
         if not self._is_grid():
@@ -170,6 +185,8 @@ def in_steps(asked: Asked, squared: Floats) -> float:
             return float(np.sqrt(2 / np.pi * squared).mean()) * (asked.steps - 1)  # E|N| = s sqrt(2/pi)
         case PlanQuestion.MEAN:
             return float(np.sqrt(squared[0])) * (asked.steps - 1)
+        case PlanQuestion.SHARE | PlanQuestion.OUTCOME | PlanQuestion.REGRESSION:
+            return float(np.sqrt(squared[0]))
 
 
 _MOST_IN_EXAMPLE = 1024  # errors hardly depend on more
@@ -249,9 +266,10 @@ _SECONDS = {  # of an epsilon, and of each value
 class Candidate:
     """How well a mechanism answers a question at one epsilon.
 
-    ``error`` is the expected error: of the mean in steps; of the distribution its Wasserstein distance to the truth in steps;
-    of a random range or rectangle the error of its share; of the quartiles in steps. ``estimator`` is the one that has this
-    error, and ``recommended`` whether no other mechanism has a smaller one at this epsilon.
+    ``error`` is the expected error from so many ``reports``: of the mean in steps; of the distribution its Wasserstein distance
+    to the truth in steps; of a random range or rectangle the error of its share; of the quartiles in steps; of an outcome and a
+    coefficient in standard deviations. ``estimator`` is the one that has this error, and ``recommended`` whether no other
+    mechanism has a smaller one at this epsilon or, for a wanted error, reaches it with a smaller epsilon or fewer reports.
     """
 
     question: str
@@ -259,6 +277,7 @@ class Candidate:
     estimator: str
     epsilon: float
     error: float
+    reports: int
     recommended: bool = False
 
 
@@ -299,9 +318,62 @@ def answers_to(
     return answers
 
 
+_EPSILONS = [mantissa / 10**places for places in (4, 3, 2) for mantissa in range(100, 801 if places == 2 else 1000)]
+_REPORTS = [mantissa * 10**power for power in range(11) for mantissa in range(100, 1000)]
+
+
+def smallest_for(
+    asked: Asked, error: float, epsilons: Sequence[str | float], classes: Mapping[str, type[Mechanism]], estimators: Estimators
+) -> list[Candidate]:
+    """Return the smallest epsilon with which each mechanism reaches an error, or without reports how many it needs.
+
+    Both have three digits. Epsilons are from 0.01 to 8: a larger one protects very little.
+
+    Args:
+        asked: the question; if its number of reports is 0, that is what is searched for, at each epsilon.
+        error: the error to reach, in the unit of `Candidate.error`.
+        epsilons: those to compare if the number of reports is searched for.
+        classes: the mechanisms to compare.
+        estimators: the estimators of simulated reports.
+
+    Raises:
+        InvalidParameter: if the question cannot be answered, or no mechanism reaches the error.
+        InvalidEpsilon: if one of the epsilons is not valid.
+
+    """
+    if not 0 < error < inf:
+        raise InvalidParameter("the error to reach must be a number above 0", "for example 0.02")
+    asked._replace(reports=asked.reports or 1).checked()
+    many = [_REPORTS] * len(epsilons) if not asked.reports else [_EPSILONS]
+    tried = sum(len(grid).bit_length() for grid in many)
+    _cost(asked, tried).check(f"a plan for {asked.steps:,} values", "plan for fewer values, or fewer epsilons at a time")
+    answers: list[Candidate] = []
+    for epsilon in map(Epsilon.parse, ["1"] if asked.reports else epsilons):
+        reached = [_smallest(asked, error, epsilon, {name: cls}, estimators) for name, cls in classes.items()]
+        best = sorted(filter(None, reached), key=lambda one: (one.epsilon, one.reports, one.error))
+        answers += [replace(answer, recommended=not place) for place, answer in enumerate(best)]
+    if not answers:
+        raise InvalidParameter("none of these mechanisms reaches this error", "plan for more reports, or a larger error")
+    return answers
+
+
+def _smallest(
+    asked: Asked, error: float, epsilon: Epsilon, only: Mapping[str, type[Mechanism]], estimators: Estimators
+) -> Candidate | None:
+    """Return what one mechanism needs to reach an error; None if it does not reach it."""
+
+    def at(number: float) -> Candidate | None:
+        own, so_many = (epsilon, int(number)) if not asked.reports else (Epsilon.parse(f"{number:.3g}"), asked.reports)
+        return next(_answers(asked._replace(reports=so_many), own, only, estimators), None)
+
+    grid: Sequence[float] = _EPSILONS if asked.reports else _REPORTS
+    place = bisect_left(grid, True, key=lambda number: (one := at(number)) is not None and one.error <= error)
+    return at(grid[place]) if place < len(grid) else None
+
+
 def _cost(asked: Asked, epsilons: int) -> Cost:
     """Return what a plan costs: at each epsilon simulated reports of few values, and a tree over all of them."""
-    simulated, value = _SECONDS[PlanQuestion(asked.question)]
+    simulated, value = _SECONDS.get(PlanQuestion(asked.question), _SECONDS[PlanQuestion.MEAN])
     return Cost(epsilons * (simulated + asked.steps * value))
 
 
@@ -317,7 +389,7 @@ def _answers(
         except (UsageError, NotPrivate, DataError):
             continue  # it does not exist at this epsilon or for so many values
         if error < inf:
-            yield Candidate(asked.question, mechanism.name, estimator, float(epsilon), error)
+            yield Candidate(asked.question, mechanism.name, estimator, float(epsilon), error, asked.reports)
 
 
 def _over_steps(cls: type[Mechanism], epsilon: str, asked: Asked) -> Mechanism | None:
@@ -342,8 +414,9 @@ def _over_steps(cls: type[Mechanism], epsilon: str, asked: Asked) -> Mechanism |
 def _error(asked: Asked, mechanism: Mechanism, estimators: Estimators) -> tuple[float, str]:
     """Return the error of a mechanism for a question, and the name of the estimator that has it."""
     certified, question = certify_values(mechanism), PlanQuestion(asked.question)
-    if isinstance(certified.channel, SetChannel) and asked.shares is None:
-        return in_steps(asked, _listed(asked, certified)), INV
+    if question in _OF_VALUES or (isinstance(certified.channel, SetChannel) and asked.shares is None):
+        of = _of_values if question in _OF_VALUES else _listed
+        return in_steps(asked, of(asked, certified)), INV
     if not isinstance(certified.reports, Domain | NumberedReports):
         return inf, INV  # sets are not simulated: they are hardly more accurate than hashes
     operator = operator_of(mechanism)
@@ -356,6 +429,25 @@ def _error(asked: Asked, mechanism: Mechanism, estimators: Estimators) -> tuple[
         return inf, INV  # the models are on a line
     estimator = estimators.likeliest if determined else estimators.smoothing
     return _simulated(asked, mechanism, estimator), estimator.name
+
+
+def _of_values(asked: Asked, certified: CertifiedValues) -> Floats:
+    """Return the squared error of a share, an outcome or a coefficient by inversion if all values are equally common.
+
+    Each is a mean of Q(z, .) over the reports z, for the inverse Q of the channel, times the outcome for the last two.
+    """
+    size, square = len(certified.values), share_error(certified, asked.reports) ** 2
+    if asked.question == PlanQuestion.SHARE:
+        return np.array([square])
+    squares = square + 1 / (size**2 * asked.reports)  # without the square of the mean
+    if asked.question == PlanQuestion.OUTCOME:
+        return np.array([size**2 * squares])
+    if isinstance(certified.reports, Domain | NumberedReports) and size <= FEW:
+        contrast = np.eye(size)[:, [1]] - np.eye(size)[:, [0]]
+        uniform = np.full(size, 1.0 / size)
+        return size**2 * operator_of(certified.mechanism).expected_variances(uniform, float(asked.reports), contrast)
+    # Sets hold two values independently, except sets of one size, whose shares sum to one.
+    return np.array([2 * size**2 * (square * size / (size - 1) if isinstance(certified.channel, Subsets) else squares)])
 
 
 def _listed(asked: Asked, certified: CertifiedValues) -> Floats:

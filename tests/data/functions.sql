@@ -53,9 +53,10 @@
 -- @metric VARCHAR: the error: `'mae'`, `'mse'`, `'total_variation'`, `'wasserstein'`, `'mean'` or `'variance'`
 -- @runs INTEGER: the number of simulations
 -- @power DOUBLE: the power of the distance, 1 or more
--- @size INTEGER: how many numbers there are, or cells of a grid
+-- @size INTEGER: how many numbers or values there are, or cells of a grid
 -- @epsilons DOUBLE[]: the epsilons to compare
--- @question VARCHAR: `'mean'`, `'distribution'`, `'ranges'`, `'quantiles'` or `'rectangles'`
+-- @question VARCHAR: `'mean'`, `'distribution'`, `'ranges'`, `'quantiles'`, `'rectangles'`, `'share'`, `'outcome'` or `'regression'`
+-- @error DOUBLE: an error to reach: with the smallest epsilon or, if `reports` is NULL, with the fewest reports at each epsilon
 -- @width INTEGER: the cells in a row of a grid
 -- @epsilon DOUBLE: the epsilon of a row
 -- @tables VARCHAR[][]: the tables to plan for, each a list of columns; the table of all columns by default
