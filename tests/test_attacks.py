@@ -292,12 +292,28 @@ def test_an_epsilon_too_small_for_the_domain_is_refused_in_plain_words(epsilon: 
      "__ldp_learnt(-1, NULL, 12)", "__ldp_ask('tree', 1, 'ignore', 'city')",
      "__ldp_drawn_by(NULL, [], NULL, {m})", "__ldp_drawn_by('a', ['b', NULL], [NULL], {m})",
      "__ldp_parts([-1])", "__ldp_parts([NULL, 1])", "__ldp_parts([18446744073709551615::UBIGINT])",
-     "__ldp_order(0, [2000000000])", "__ldp_order(1, [-3])", "__ldp_order(1, [[1]])"],
+     "__ldp_order(0, [2000000000])", "__ldp_order(1, [-3])", "__ldp_order(1, [[1]])", "__ldp_call('x', 'x', 'x', 1)",
+     "__ldp_call(NULL, 'x', 'x', 1, 'city', 'city')", "__ldp_call('x', 'x', 'x', 1, 5, '')",
+     "__ldp_rows_query('x', ['a'], NULL)", "__ldp_bloom_shares(['x'], ['{{}}'], [NULL], 0.1)",
+     "__ldp_ask(NULL, {m}, 'x', NULL, NULL, NULL)",
+     "__ldp_distance('emd', [1], [1], ['x'])", "__ldp_distance('mse', [1], [1], 1, INTERVAL 1 DAY)"],
 )  # fmt: skip
 def test_a_function_of_the_macros_refuses_other_options_in_one_sentence(con: DuckDBPyConnection, call: str) -> None:
     handle = "system.main.__ldp_mechanism(ldp.krr(1, ['a', 'b']))"
-    with pytest.raises(duckdb.Error, match=r"\[LDP103\] .*\. Hint: "):
+    with pytest.raises(duckdb.Error, match=r"\[LDP(103|201)\] .*\. Hint: "):
         con.execute(f"SELECT system.main.{call.format(m=handle)}").fetchall()
+
+
+@pytest.mark.parametrize("call", ["__ldp_report_kind(NULL, NULL)", "__ldp_shown_type(NULL, NULL)"])
+def test_a_type_that_is_null_is_any_type(con: DuckDBPyConnection, call: str) -> None:
+    con.execute(f"SELECT system.main.{call}").fetchall()
+
+
+@pytest.mark.parametrize("weights", ["NULL", "NULL::BIGINT[]", "[]"])
+def test_no_list_of_reports_has_no_weights(con: DuckDBPyConnection, weights: str) -> None:
+    for reports in ("NULL", "[]::BIGINT[][]"):
+        ((found,),) = con.execute(f"SELECT system.main.__ldp_weigh({reports}, {weights})").fetchall()
+        assert found is None or not any(found.values())
 
 
 def test_a_question_that_a_column_names_is_not_shown(con: DuckDBPyConnection) -> None:

@@ -105,10 +105,10 @@ def report_kind(types: Texts, texts: Texts) -> pa.Array:
     return pa.array([json.dumps(_kind_of_reports(*row)) for row in rows], pa.string())
 
 
-def _kind_of_reports(type_in_sql: str, text: pa.Scalar) -> Any:
+def _kind_of_reports(type_in_sql: str | None, text: pa.Scalar) -> Any:
     if text.is_valid:
         return json.loads(as_struct(read_mechanism(text))[1])["reports"]
-    return drawn_kind(kind_in_type(type_in_sql))
+    return drawn_kind(kind_in_type(type_in_sql or ""))
 
 
 @guarded

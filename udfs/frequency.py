@@ -79,6 +79,8 @@ def weigh(reports: Lists, weights: Lists) -> pa.Array:
     """
     lists, numbers = plain(reports), plain(weights)
     filled = lists.is_valid().to_numpy(zero_copy_only=False) & numbers.is_valid().to_numpy(zero_copy_only=False)
+    if not filled.any():
+        return pa.nulls(len(lists))  # these may be no lists, but NULL without a type
     at = pa.array(np.flatnonzero(filled))
     own, given = lists.take(at), numbers.take(at)
     sizes = np.diff(own.offsets.to_numpy()).astype(np.int64)

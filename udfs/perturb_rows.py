@@ -335,8 +335,8 @@ def rows_query(tables: Texts, kept: Settings, catalogs: Texts) -> pa.Array:
     return pa.array([_query(columns, *row) for row in rows], pa.string())
 
 
-def _query(columns: _Columns | None, table: str | None, kept: Any, catalog: str) -> str:
-    if table is None:
+def _query(columns: _Columns | None, table: str | None, kept: Any, catalog: str | None) -> str:
+    if table is None or catalog is None:
         raise InvalidParameter("the table is NULL", _STRUCT)
     keep = [kept] if isinstance(kept, str) else kept
     if not isinstance(keep, list) or not all(isinstance(name, str) for name in keep):

@@ -75,7 +75,7 @@ def ask(names: Texts, specs: Column, records: Texts, estimators: Texts, *more: C
 def _asked(*row: Any) -> Asked:
     name, spec, record, estimator, options, arguments = row
     with names_withheld():
-        question = registry().question(name.as_py())
+        question = registry().question(name.as_py() or "")
     asked = question.asked(**_fields(arguments))
     source = read_source(spec, record.as_py())
     chosen = {option: python_value(value) for option, value in _fields(options).items() if value.is_valid}

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from ldpsql.functions import Macros, Scalar, Settings, TextLists, collection_shares, guarded, hookimpl, plain
+from ldpsql.mechanisms import InvalidParameter
 
 _ROW = (
     "STRUCT(candidate VARCHAR, estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE, p_value DOUBLE, detected BOOLEAN, "
@@ -23,8 +24,16 @@ def shares_of_collections(params: TextLists, counts: TextLists, listed: TextList
     return pa.array([table.to_pylist() for table in shares])
 
 
-def _read(rows: list[str] | None) -> list[dict[str, Any]]:
-    return [json.loads(row) for row in rows or []]
+def _read(rows: list[str | None] | None) -> list[dict[str, Any]]:
+    try:
+        read = [json.loads(row or "null") for row in rows or []]
+    except (json.JSONDecodeError, RecursionError):
+        read = [None]
+    if not all(isinstance(row, dict) and row for row in read):
+        raise InvalidParameter(
+            "the rows of a collection must be objects of JSON", "ldp.rappor_shares makes them of tables and files"
+        )
+    return read
 
 
 @hookimpl

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -140,13 +141,13 @@ def _named(column: Column) -> list[Any]:
     return values.to_pylist() if all(map(pa.types.is_string, fields)) else [None] * len(values)
 
 
-def _call(macro: str, reports: str | None, search_path: str, catalog: int, *columns: Columns) -> str:
+def _call(macro: str | None, reports: str | None, search_path: str | None, catalog: int | None, *columns: Columns) -> str:
     """Return the call; ``columns`` are the report and how it is written, and the same for the keys of groups, if any."""
-    if reports is None:
+    if macro is None or reports is None or search_path is None or catalog is None or not columns:
         raise InvalidParameter(
             "the record is that of a table or a file", "name it, or pass the mechanism that drew the reports"
         )
-    as_written = all(written == _as_written(named) for named, written in zip(columns[::2], columns[1::2], strict=True))
+    as_written = all(written and written == _as_written(named) for named, written in zip_longest(columns[::2], columns[1::2]))
     dotted = _with_a_dot(columns[::2]) if as_written else frozenset[str]()
     if not as_written or (dotted and not dotted <= columns_at(catalog, search_path, reports)):
         raise InvalidParameter(

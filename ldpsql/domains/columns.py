@@ -347,7 +347,7 @@ def _keys(column: pa.Array) -> Words64:
         longest = int(lengths.max(initial=0))
         out = np.zeros((len(column), longest, parts.shape[1]), dtype=np.uint64)
         out[np.arange(longest) < lengths[:, None]] = parts
-        return np.concatenate([lengths.astype(np.uint64)[:, None], out.reshape(len(column), -1)], axis=1)
+        return np.concatenate([lengths.astype(np.uint64)[:, None], out.reshape(len(column), longest * parts.shape[1])], axis=1)
     if pa.types.is_integer(column.type) and not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)[:, None])
     return _ranked(column).astype(np.uint64)[:, None]

@@ -100,7 +100,7 @@ class Arguments:
         if not all(_is_column(hints.get(one.name)) for one in parameters):
             return None
         named = [one for one in parameters if one.kind is not Parameter.VAR_POSITIONAL]
-        kinds = (getattr(hints.get(one.name), "__metadata__", (None,))[0] for one in named)
+        kinds = (_taken(hints.get(one.name)) for one in named)
         required = sum(one.default is Parameter.empty for one in named)
         return cls(tuple(kinds), required, len(named) < len(parameters))
 
@@ -120,7 +120,16 @@ class Arguments:
 
 
 def _is_column(hint: Any) -> bool:
-    return any(getattr(one, "__origin__", one) is pa.ChunkedArray for one in (hint, *getattr(hint, "__args__", ())))
+    return any(getattr(one, "__origin__", one) is pa.ChunkedArray for one in _alternatives(hint))
+
+
+def _taken(hint: Any) -> Takes | None:
+    """Return what an annotation says of its column, also of one that a call may leave out."""
+    return next((one.__metadata__[0] for one in _alternatives(hint) if hasattr(one, "__metadata__")), None)
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    return (hint, *getattr(hint, "__args__", ()))
 
 
 @lru_cache(maxsize=4096)
