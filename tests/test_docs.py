@@ -112,7 +112,7 @@ def test_an_error_that_is_missing_is_found() -> None:
 
 def test_the_python_and_sql_of_the_readme_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_in_order(TEXT, "README.md") >= 2
-    assert "ibu of 2000 reports under krr: certified" in capsys.readouterr().out
+    assert "ibu of 2000 reports under krr: usable, certified" in capsys.readouterr().out
 
 
 PAGES = [

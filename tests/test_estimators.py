@@ -311,6 +311,6 @@ def test_one_report_has_an_estimate_whose_intervals_reach_one_half() -> None:
 def test_an_estimate_prints_its_rows_and_how_it_came_about() -> None:
     mechanism = registry().mechanism("krr(epsilon=1, domain=['a', 'b'])")
     text = repr(ldpsql.estimate(["a", "b", "a"], mechanism))
-    assert "ibu of 3 reports under krr: certified" in text
+    assert "ibu of 3 reports under krr: nothing learnt, certified" in text
     assert "value  estimate (interval)" in text
     assert ldpsql.estimate(["a", "b"], mechanism).diagnosis.reports == 2

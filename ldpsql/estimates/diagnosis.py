@@ -15,11 +15,6 @@ _UNKNOWN = (
     "Python infinite: use fewer bins, a larger epsilon, or olh over the listed values; ldp.mean, ldp.quantile and "
     "ldp.range_share have errors of their own, and if these are NULL too, the reports say nothing about that number"
 )
-_UNINFORMED = (
-    "{remedy}; but std_error is 0.5 or more for {uninformed} of {values} shares: the reports say nothing about them, and "
-    "estimators may differ as much. Use more reports, a larger epsilon, or a mechanism with a smaller condition_number"
-)
-NOTHING = 0.5  # the largest standard deviation of a number between 0 and 1
 
 
 @dataclass(frozen=True)
@@ -38,8 +33,13 @@ class Diagnosis:
     why.
     ``record`` is recorded if the reports say which mechanism drew them, so that another one would have been refused.
     ``borrowed`` is which part of the estimate, from 0 to 1, comes from the reports of other groups.
+    ``verdict`` is how much the reports say about the shares, whatever the status is: nothing learnt, only the largest values,
+    or usable; unknown if no errors were computed. ``enough_reports`` is how many reports are enough for usable, None if that is
+    unknown. See `ldpsql.estimates.verdict.judged`.
     """
 
+    verdict: str
+    enough_reports: int | None
     reports: int
     iterations: int
     log_likelihood: float
@@ -68,11 +68,6 @@ class Diagnosis:
 def unknown_shares(remedy: str, unknown: int, values: int) -> str:
     """Return the remedy of a status, followed by what to do about the shares whose error is infinite."""
     return _UNKNOWN.format(remedy=remedy, unknown=unknown, values=values)
-
-
-def uninformed_shares(remedy: str, uninformed: int, values: int) -> str:
-    """Return the remedy of a status, followed by what to do about shares whose error is as large as that of a guess."""
-    return _UNINFORMED.format(remedy=remedy, uninformed=uninformed, values=values)
 
 
 def large_map(remedy: str, *, stopped: bool) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from ldpsql.domains.columns import finite_or_null
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter, NotApplicable, NotReports, OutOfTime
 from ldpsql.estimates.answers import Answers
-from ldpsql.estimates.diagnosis import MISFIT, NOTHING, Diagnosis, large_map, uninformed_shares, unknown_shares
+from ldpsql.estimates.diagnosis import MISFIT, Diagnosis, large_map, unknown_shares
 from ldpsql.estimates.fitting import check_possible, fitted
 from ldpsql.estimates.shown import Tabular
 from ldpsql.estimates.uncertainty import (
@@ -27,6 +28,7 @@ from ldpsql.estimates.uncertainty import (
     no_intervals,
     suspicious,
 )
+from ldpsql.estimates.verdict import Learnt, Verdict, learnt
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import Described, ReportSource, column_likelihood, likelihoods, table_likelihood
 from ldpsql.inference.counts import GroupedCounts
@@ -138,20 +140,33 @@ class Estimate(Answers, Tabular):
         return identified(self.likelihood, self._theta)
 
     @cached_property
+    def learnt(self) -> Learnt:
+        """How much the reports say about the shares, and how many reports would be enough."""
+        with until(self.of.end), suppress(OutOfTime):
+            return learnt(self.of.only(self.group))
+        return Learnt(Verdict.UNKNOWN, inf)
+
+    @cached_property
     def diagnosis(self) -> Diagnosis:
-        """How the estimate came about, and how far it can be trusted."""
+        """How the estimate came about, how much was learnt, and how far it can be trusted."""
+        return self.judged(self.learnt)
+
+    def judged(self, about: Learnt) -> Diagnosis:
+        """Return the diagnosis with what was learnt about the shares, or about others that follow from them."""
         model, fit = self.likelihood, self.of.fit
         theta = simplex_projection(self._theta)
         maximum = self._status in (Status.CERTIFIED, Status.OUT_OF_STEPS)
         misfit, log_p = self._goodness
         variance = float((self.std_error**2).sum())
         return Diagnosis(
+            verdict=about.verdict.words,
+            enough_reports=about.reports,
             reports=round(float(model.of_people.n[0])),
             iterations=int(fit.iterations[self.group]),
             log_likelihood=float(model.log_likelihood(theta)[0]),
             gap=max(0.0, float(model.gap(theta)[0])),
             status=self._status.value,
-            remedy=MISFIT if log_p < np.log(FALSE_ALARM) else self._remedy,
+            remedy="; but ".join(filter(None, [MISFIT if log_p < np.log(FALSE_ALARM) else self._remedy, about.advice])),
             chosen=fit.chosen[self.group] if fit.chosen else self.of.estimator.name,
             reason=fit.reasons[self.group] if fit.reasons else "asked for",
             unique=unique(model, theta) if maximum else model.operator.condition < 1e12,
@@ -188,11 +203,11 @@ class Estimate(Answers, Tabular):
 
     @property
     def heading(self) -> str:
-        """The estimator, the number of reports, the mechanism and the status, in one line."""
+        """The estimator, the number of reports, the mechanism, how much was learnt and the status, in one line."""
         diagnosis = self.diagnosis
         record = "" if self.of.recorded else f", {diagnosis.record}"
         made = f"{self.of.estimator.name} of {diagnosis.reports} reports under {self.of.source.name}"
-        return f"{made}: {diagnosis.status}{record}"
+        return f"{made}: {diagnosis.verdict}, {diagnosis.status}{record}"
 
     @property
     def likelihood(self) -> Likelihood:
@@ -212,15 +227,13 @@ class Estimate(Answers, Tabular):
 
     @property
     def _remedy(self) -> str:
-        """What to do about the status, and about shares whose error is infinite or as large as that of a guess."""
-        unknown, uninformed = int(np.isinf(self.std_error).sum()), int((self.std_error >= NOTHING).sum())
-        if not uninformed or self._status is Status.OUT_OF_TIME:
-            return self._status.remedy
-        if not unknown:
-            return uninformed_shares(self._status.remedy, uninformed, len(self.std_error))
+        """What to do about the status, and about shares whose error is infinite."""
+        remedy, unknown = self._status.remedy, int(np.isinf(self.std_error).sum())
+        if not unknown or self._status is Status.OUT_OF_TIME:
+            return remedy
         if self.likelihood.operator.large:
-            return large_map(self._status.remedy, stopped=self._status is Status.OUT_OF_STEPS)
-        return unknown_shares(self._status.remedy, unknown, len(self.std_error))
+            return large_map(remedy, stopped=self._status is Status.OUT_OF_STEPS)
+        return unknown_shares(remedy, unknown, len(self.std_error))
 
     @property
     def _status(self) -> Status:

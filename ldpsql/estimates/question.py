@@ -99,7 +99,14 @@ def arrow_type(kind: Kind | Fields) -> pa.DataType:
     return pa.list_(pa.struct([(name, arrow_type(own)) for name, own in kind.items()]))
 
 
-_OF_TYPES = {"int": Kind.WHOLE, "float": Kind.NUMBER, "float | None": Kind.NUMBER, "str": Kind.TEXT, "bool": Kind.FLAG}
+_OF_TYPES = {
+    "int": Kind.WHOLE,
+    "int | None": Kind.WHOLE,
+    "float": Kind.NUMBER,
+    "float | None": Kind.NUMBER,
+    "str": Kind.TEXT,
+    "bool": Kind.FLAG,
+}
 
 
 def fields_of(record: type) -> Fields:

@@ -11,6 +11,7 @@ import polars as pl
 
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimate
+from ldpsql.estimates.verdict import Learnt
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Status
 from ldpsql.mechanisms.base import certify
@@ -100,10 +101,15 @@ def trust_facts(group: Group) -> list[Fact]:
     facts = [] if group.numbers else [Fact("Width of an interval", width(group.error), _worth(group))]
     if group.truth is not None:
         facts.append(Fact("Furthest from the truth", points(group.off), "of all values"))
-    return [*facts, verdict(diagnosis, fits=group.fits)]
+    return [*facts, how_much(group.one.learnt), agreement(diagnosis, fits=group.fits)]
 
 
-def verdict(diagnosis: Diagnosis, *, fits: bool) -> Fact:
+def how_much(learnt: Learnt) -> Fact:
+    """Return how much was learnt about the shares, and what to do if it is little."""
+    return Fact("How much was learnt", learnt.verdict.words, learnt.advice or "most people have values whose shares are known")
+
+
+def agreement(diagnosis: Diagnosis, *, fits: bool) -> Fact:
     """Return whether the reports and the estimate of a group agree, and what to do if they do not."""
     note = f"{diagnosis.status}, p-value {diagnosis.fit_p_value:.2g}" if fits else diagnosis.remedy
     return Fact("Reports and estimate", "agree" if fits else "look closer", note)

@@ -28,7 +28,7 @@ from ldpsql.pages.document import (
     percent,
     tag,
 )
-from ldpsql.pages.groups import agree, marked, verdict
+from ldpsql.pages.groups import agree, agreement, how_much, marked
 from ldpsql.pages.report import MOST_ROWS, first_facts, fit_of
 from ldpsql.pages.tables import Cell, Column, Row, bar_column, share_axis, share_cells, table
 from ldpsql.pairs.estimation import ROW, KeyValueEstimate, SetDiagnosis
@@ -112,7 +112,8 @@ def _result(group: PairGroup) -> list[Fact]:
         Fact("Most frequent key", _frequency(first), _about(group, first)),
         Fact("Keys surely present", f"{group.present:,} of {keys:,}", confidence),
         Fact("Dummies", percent(group.sets.dummies), group.sets.warning or _sizes(group)),
-        verdict(group.one.diagnosis, fits=group.fits),
+        how_much(group.one.learnt),
+        agreement(group.one.diagnosis, fits=group.fits),
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import singledispatch
+from functools import cached_property, singledispatch
 from typing import cast
 
 import numpy as np
@@ -23,6 +23,7 @@ from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.fitting import estimator_of_shares, named
 from ldpsql.estimates.shown import Tabular
+from ldpsql.estimates.verdict import Learnt, judged
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.deadline import late, soonest, until
 from ldpsql.inference.likelihood import Likelihood
@@ -339,6 +340,8 @@ class SetDiagnosis:
     numbers. ``warning`` is empty, or says that this is large, or that the estimator makes frequent keys too rare.
     """
 
+    verdict: str
+    enough_reports: int | None
     reports: int
     dummies: float
     dummies_error: float
@@ -364,10 +367,17 @@ class KeyValueEstimate(Tabular):
         keys = self.of.mechanism.keys.values
         return pa.table([keys, *map(finite_or_null, self.of.rows()[self.group].T)], ["key", *ROW])
 
-    @property
+    @cached_property
     def diagnosis(self) -> Diagnosis:
-        """How far the estimated shares of the symbols can be trusted."""
-        return self.of.symbols[self.group].diagnosis
+        """How far the estimated shares of the symbols can be trusted, and how much was learnt about the frequencies."""
+        return self.of.symbols[self.group].judged(self.learnt)
+
+    @cached_property
+    def learnt(self) -> Learnt:
+        """How much the reports say about the frequencies of the keys, and how many reports would be enough."""
+        frequency, error, *_ = self.of.rows()[self.group].T
+        total = max(float(frequency.sum()), float(error.max()))
+        return judged(frequency / total, error / total, float(self.of.symbols.likelihood.n[self.group]))
 
     @property
     def sets(self) -> SetDiagnosis:
@@ -385,6 +395,8 @@ class KeyValueEstimate(Tabular):
         error = float(np.sqrt(max(variance, 0.0) / n)) / evidence.lift
         diagnosis = self.diagnosis
         return SetDiagnosis(
+            verdict=diagnosis.verdict,
+            enough_reports=diagnosis.enough_reports,
             reports=diagnosis.reports,
             dummies=float(drawn),
             dummies_error=error,

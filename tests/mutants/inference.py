@@ -27,6 +27,21 @@ MUTANTS = (
         "the likelihood ratio statistic is half of what it is",
         "tests/laws/test_estimates.py::test_the_likelihood_its_gap_and_its_misfit_are_those_of_the_enumerated_reports",
     ),
+    # How much was learnt
+    Mutant(
+        "ldpsql/estimates/verdict.py",
+        "    if enough <= reports:",
+        "    if enough <= 100 * reports:",
+        "an estimate of which a tenth of the needed precision is there counts as usable",
+        "tests/test_verdict.py::test_as_many_reports_as_are_said_to_be_enough_are_usable",
+    ),
+    Mutant(
+        "ldpsql/estimates/verdict.py",
+        " + jump * (z**2 - 1.0) / 6.0",
+        "",
+        "two reports of one value among a thousand make it stand out",
+        "tests/test_verdict.py::test_nothing_is_learnt_from_worthless_reports_although_the_maximum_is_certified",
+    ),
     # The solver and its status
     Mutant(
         "ldpsql/inference/solver/mle.py",
