@@ -21,6 +21,7 @@ from ldpsql.estimators.pooling import (
     renumbered,
     sibling_contrasts,
     spread,
+    unlike_equal,
     until_still_in_blocks,
     with_blocks,
 )
@@ -42,6 +43,6 @@ __all__ = [
     "TableEstimator", "absent_error", "block_maximum", "block_sizes", "certain_parts", "check", "clear", "compared",
     "contrasts", "em_step", "folds", "gained", "generator", "hookimpl", "maximum_in_blocks", "maximum_likelihood",
     "mean_of_blocks", "mutual_information", "outer", "redrawn", "renumbered", "shares_of", "sharing", "sibling_contrasts",
-    "simplex_projection", "smoothed", "split", "spread", "sum_to_one", "uniform", "until_still", "until_still_in_blocks",
-    "with_blocks", "within_part",
+    "simplex_projection", "smoothed", "split", "spread", "sum_to_one", "uniform", "unlike_equal", "until_still",
+    "until_still_in_blocks", "with_blocks", "within_part",
 ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, merged
@@ -152,3 +153,22 @@ def absent_error(likelihood: Likelihood, theta: Floats) -> Floats:
     if op.votes:
         return np.asarray(np.sqrt(op.scatter(np.zeros_like(theta)) / likelihood.n[:, None]))
     return op.inverted_interval(likelihood.shares, likelihood.n, theta, 1.0)[0]
+
+
+def unlike_equal(shares: Floats, error: Floats) -> Floats:
+    """Return by how many standard errors the unbiased shares of each group, (groups, values), differ from equal ones.
+
+    It is the larger of two standard normal numbers, if the shares are equal and their errors are normal: that of the sum of the
+    squared differences, after Wilson, Hilferty, "The distribution of chi-square", PNAS 1931, with the degrees of freedom of
+    Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics 1946; and that of the largest
+    difference in its errors, after Sidak.
+    """
+    size = shares.shape[1]
+    away, noise = shares - 1.0 / size, np.maximum((error**2).sum(axis=1), 1e-300)
+    freedom = noise**2 / np.maximum((error**4).sum(axis=1), 1e-300) * (1.0 - 1.0 / size)
+    ratio = (away**2).sum(axis=1) / noise
+    part = 2.0 / (9.0 * freedom)
+    largest = (np.abs(away) / np.maximum(error, 1e-300)).max(axis=1)
+    # P(all smaller) = (1 - 2 q)^size, from logarithms, so that very small chances are kept.
+    log_none = size * np.log1p(-np.minimum(2.0 * ndtr(-largest), 1.0 - 1e-16))
+    return np.maximum((np.cbrt(ratio) - (1.0 - part)) / np.sqrt(part), -ndtri(np.maximum(-np.expm1(log_none), 1e-300)))
