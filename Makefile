@@ -13,6 +13,9 @@ LOWEST_STAMP := $(LOWEST)/.installed
 SPARK := .venv-spark
 SPARK_STAMP := $(SPARK)/.installed
 
+WAREHOUSES := .venv-warehouses
+WAREHOUSES_STAMP := $(WAREHOUSES)/.installed
+
 BENCH := .venv-bench
 BENCH_STAMP := $(BENCH)/.installed
 
@@ -149,11 +152,15 @@ test-spark: $(SPARK_STAMP)  ## the tests that need Spark: installs pyspark, and 
 	command -v java >/dev/null || { apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null; }
 	$(SPARK)/bin/python -m pytest tests/spark
 
-environments: $(DBT_STAMP) $(LOWEST_STAMP) $(SPARK_STAMP) $(SITE_STAMP)
+$(WAREHOUSES_STAMP): $(INSTALLED) | $(STAMP)
+	$(call beside,$(WAREHOUSES),--constraint constraints.txt --editable '.[warehouses]')
+	touch $(WAREHOUSES_STAMP)
 
-test-postgres: $(STAMP)  ## exported SQL in PostgreSQL: installs Debian's where there is none
+environments: $(DBT_STAMP) $(LOWEST_STAMP) $(SPARK_STAMP) $(SITE_STAMP) $(WAREHOUSES_STAMP)
+
+test-postgres: $(WAREHOUSES_STAMP)  ## PostgreSQL, ClickHouse and DataFusion: installs Debian's PostgreSQL where there is none
 	command -v psql >/dev/null || { apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || true
-	$(RUN)python -m pytest tests/postgres
+	$(WAREHOUSES)/bin/python -m pytest tests/postgres
 
 clean:
-	rm -rf $(VENV) $(DBT) $(LOWEST) $(BENCH) $(SITE) $(SPARK) site .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(DBT) $(LOWEST) $(BENCH) $(SITE) $(SPARK) $(WAREHOUSES) site .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

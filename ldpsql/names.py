@@ -26,6 +26,7 @@ KIND = "ldp._kind"  # (mechanism): a list of the type of its domain
 NO_MECHANISM = "ldp._no_mechanism"  # (): the error of a mechanism that is NULL
 LISTED_BY = "ldp._listed_by"  # (report, keep, m): the list of such reports
 MECHANISM_HANDLE = "__ldp_mechanism"  # (mechanism): its handle
+MERGED = "ldp._merged"  # (list of reports, list of numbers): their counts
 MISSING = "__ldp_missing"  # (call, parameter, SQL): the error of a constructor without a parameter
 NEXT_STEP = "ldp._step"  # (mechanism, step): the step of PRIVIC with the next mechanism
 PEOPLE = "__ldp_people"  # (counts): how many rows were counted

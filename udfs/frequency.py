@@ -53,7 +53,7 @@ _Places = Annotated[Column, Takes("a table", structs_with("name", "place", "colu
 
 @guarded
 def merge(keys: Lists, numbers: Lists) -> pa.Array:
-    """Return the positions of the distinct reports of each group of counts, and the sums of their numbers."""
+    """Return the positions of the distinct reports of each group of counts, and the sums of their numbers; NULL is left out."""
     rows = zip(plain(keys), plain(numbers), strict=True)
     merged = [
         _merged(reports.values, counted.values) if reports.is_valid and counted.is_valid else None for reports, counted in rows
@@ -62,10 +62,14 @@ def merge(keys: Lists, numbers: Lists) -> pa.Array:
     return pa.array(out, pa.struct([("positions", pa.list_(pa.int64())), ("n", pa.list_(pa.uint64()))]))
 
 
-def _merged(reports: pa.Array, numbers: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _merged(reports: pa.Array, numbers: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
     if len(reports) != len(numbers):
         raise InvalidParameter("each report needs its number", "pass the keys and the values of one map")
-    return GroupedCounts.of(reports, numbers).merge()
+    rows = np.flatnonzero(reports.is_valid().to_numpy(zero_copy_only=False))
+    if len(reports) and not len(rows):
+        return None  # as histogram() of nothing else
+    first, sums = GroupedCounts.of(reports.take(pa.array(rows)), numbers.take(pa.array(rows))).merge()
+    return rows[first], sums
 
 
 @guarded

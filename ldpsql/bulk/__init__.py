@@ -15,4 +15,5 @@ A run, from top to bottom:
     fingerprints    the mechanism that drew a column, next to its reports
 What commands and `estimate` share:
     queries         the SQL of estimates and questions, for each group
+    backends        counts of reports in the engine of a table of Ibis
 """

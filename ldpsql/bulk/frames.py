@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
+from ldpsql.bulk.backends import N, counted_there, is_expression, recorded_in
 from ldpsql.bulk.columns import drawn_apart, row_of, row_part
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
@@ -128,6 +129,7 @@ def estimate(
     Args:
         data: a frame of Polars, pandas or Arrow, a stream, a relation of DuckDB, the path of a file or of a folder of Parquet
             files, a list or a column of reports, or `Counts` of them. Each report may be a list of all reports of a person.
+            A table of Ibis is counted by its backend in one query, and only counts leave that.
         mechanism: what drew the reports. It may be left out if they record it; if they do not, a warning says so once. A
             mapping from levels to mechanisms is for a column of structs with the fields ``level`` and ``report``.
         estimator: the estimator, ``ibu`` by default.
@@ -153,6 +155,9 @@ def estimate(
 
     """
     keys, columns = _names(by, "by"), _names(column or (), "column")
+    if is_expression(data):
+        asked: dict[str, Any] = {"keys": keys, "weight": weight, "question": question, "arguments": arguments}
+        return _of_expression(data, columns, mechanism, estimator, **asked)
     frame = isinstance(data, str | os.PathLike) or is_frame(data)
     if not frame and (columns or keys or weight is not None):
         raise InvalidParameter("one column of reports, or counts, have no names of columns", "pass a frame")
@@ -168,6 +173,37 @@ def estimate(
     if weight is not None:
         return _of_weights(data, columns, mechanism, estimator, weight)
     return _of_frame(data, columns, mechanism, estimator) if columns else _of_reports(data, mechanism, estimator)
+
+
+def _of_expression(
+    table: Any,
+    columns: list[str],
+    mechanism: Drew,
+    estimator: Estimator | str | None,
+    *,
+    keys: list[str],
+    weight: str | None,
+    question: str | None,
+    arguments: dict[str, Any],
+) -> Estimate | Rows:
+    """Return the estimate from counts, which the backend of a table of Ibis makes."""
+    if isinstance(mechanism, Mapping):
+        if keys or question is not None or len(columns) != 1:
+            hint = "ldpsql.estimate(table, mechanisms, column='report').ask('mean')"
+            raise InvalidParameter("mechanisms by level are for one column, without groups and a question", hint)
+        drew: Any = Mixed(Domain(pa.array(list(mechanism))), tuple(map(registry().mechanism, mechanism.values())))
+        records = {}
+    else:
+        columns = columns or _columns(table, mechanism, [*keys, *([] if weight is None else [weight])])
+        records = {name: recorded_in(table, name) for name in columns}
+        drew, _ = drawn_by_columns(columns, mechanism, records.__getitem__)
+    cells = counted_there(table, columns, drew, keys=keys, weight=weight, records=records)
+    if keys or question is not None:
+        return _asked(cells, columns, drew, estimator, keys=keys, weight=N, question=question, arguments=arguments)
+    reports, numbers = cells[columns[0]] if len(columns) == 1 else _struct(cells, columns), plain(cells[N])
+    counts = Counts.of(plain(reports), numbers if weight else numbers.field("n"))
+    passed = mechanism if isinstance(mechanism, Mapping) else drew
+    return _of_reports(counts, passed, estimator, recorded=bool(records) and all(records.values()))
 
 
 def _names(argument: str | Sequence[str], parameter: str) -> list[str]:

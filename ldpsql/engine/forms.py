@@ -17,7 +17,19 @@ from ldpsql.engine.functions import Macros, Scalar
 from ldpsql.engine.kinds import AS_TEXT, KINDS, ToColumn, column_of_kind, mark_of
 from ldpsql.errors import BadCounts, InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
-from ldpsql.names import COUNTED_BY, DREW, KEPT, LISTED_BY, RECORDING, REPORT_KIND, STRUCT, WEIGHED, WEIGHED_BY, WRITTEN
+from ldpsql.names import (
+    COUNTED_BY,
+    DREW,
+    KEPT,
+    LISTED_BY,
+    MERGED,
+    RECORDING,
+    REPORT_KIND,
+    STRUCT,
+    WEIGHED,
+    WEIGHED_BY,
+    WRITTEN,
+)
 from ldpsql.quoting import fields_of, text_literal
 from ldpsql.reports import FORMS, RowReports
 from ldpsql.reports.base import MarkedReports, NumberedReports
@@ -30,6 +42,7 @@ COUNTED_ALREADY = BadCounts("counts of reports take no weight", "count with weig
 # Types of lists with strings, by the marks that stand for them if the reports need no cast.
 _STRINGS = {f"{kind}[]": f"STRUCT({mark_of(kind)} INTEGER)" for kind in KINDS if "VARCHAR" in kind}
 _LISTED = {f"{sql}[]" for sql in (*KINDS, *AS_TEXT, "ENUM")}  # types of lists of values, without their arguments
+CELL = "STRUCT(n UBIGINT)"  # the number of rows behind one row of counts
 COUNTS = "MAP(VARCHAR, VARCHAR)"  # what DuckDB casts all counts to, and no reports
 
 
@@ -144,14 +157,23 @@ def listed_by() -> Macros:
 
 
 def weighed_by() -> Macros:
-    """Return ``ldp._weighed_by(report, keep, m, weight)``: the counts of reports, with weights unless ``weight`` is NULL."""
+    """Return ``ldp._weighed_by(report, keep, m, weight)``: the counts of reports, with weights unless ``weight`` is NULL.
+
+    A ``weight`` of the type `CELL` says for how many rows without weights the report stands.
+    """
+    cells = f"{MERGED}({LISTED_BY}(report, keep, m), list((weight).n) FILTER (WHERE {KEPT}(keep)))"
     weighed = f"{WEIGHED}({LISTED_BY}(report, keep, m), list(weight) FILTER (WHERE {KEPT}(keep)))"
     refused = f"error({text_literal(str(COUNTED_ALREADY))})"
     parameters, name = ("report", "keep", "m"), WEIGHED_BY.removeprefix("ldp.")
     by_kind = [((*parameters, "weight", f"kind {COUNTS}"), refused), ((*parameters, "weight", "kind"), weighed)]
     without = ((*parameters, 'weight "NULL"'), f"{COUNTED_BY}(report, keep, m)")
-    of_rows = ((*parameters, "weight"), f"{WEIGHED_BY}_kind(report, keep, m, weight, report)")
-    return Macros(overloaded(f"{name}_kind", by_kind).text + overloaded(name, [without, of_rows]).text)
+    by_weight = [
+        ((*parameters, f"weight {CELL}"), cells),
+        ((*parameters, "weight"), f"{WEIGHED_BY}_kind(report, keep, m, weight, report)"),
+    ]
+    of_rows = ((*parameters, "weight"), f"{WEIGHED_BY}_weight(report, keep, m, weight)")
+    inner = overloaded(f"{name}_kind", by_kind).text + overloaded(f"{name}_weight", by_weight).text
+    return Macros(inner + overloaded(name, [without, of_rows]).text)
 
 
 def _of_recorded(macro: str, aggregate: str) -> str:

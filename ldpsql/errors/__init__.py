@@ -23,6 +23,10 @@ class UnmarkedReports(UserWarning):
     """Reports were estimated without any record of the mechanism that drew them."""
 
 
+class FetchedReports(UserWarning):
+    """Reports were fetched from their database one by one, since they differ too much to be counted there."""
+
+
 class UnchargedReports(UserWarning):
     """Reports are drawn although the ledger that the settings name is not charged for them."""
 

@@ -18,7 +18,15 @@ from typing import Generic, ParamSpec, TypeVar
 
 import duckdb
 
-from ldpsql.errors import ChangedReports, InternalError, LdpError, PrivacyLeakWarning, UnchargedReports, UnmarkedReports
+from ldpsql.errors import (
+    ChangedReports,
+    FetchedReports,
+    InternalError,
+    LdpError,
+    PrivacyLeakWarning,
+    UnchargedReports,
+    UnmarkedReports,
+)
 from ldpsql.errors.wording import restated
 
 P = ParamSpec("P")
@@ -99,7 +107,7 @@ def _stated(error: BaseException, name: str, typed: str) -> BaseException:
     if isinstance(error, KeyboardInterrupt):
         return KeyboardInterrupt()
     # Warnings are raised if a filter turns them into errors.
-    ours = LdpError | ChangedReports | PrivacyLeakWarning | UnchargedReports | UnmarkedReports
+    ours = LdpError | ChangedReports | FetchedReports | PrivacyLeakWarning | UnchargedReports | UnmarkedReports
     if not isinstance(error, Exception) or isinstance(error, ours | duckdb.InterruptException):
         return error
     if isinstance(error, duckdb.Error):

@@ -221,7 +221,7 @@ def weighed(
     there = np.asarray(reports.is_valid().to_numpy(zero_copy_only=False))
     numbers, others = (as_numbers(weights), None) if not pa.types.is_struct(weights.type) else numbers_of(weights)
     if not (numbers[there] >= 0).all():  # nor NaN, which is NULL
-        raise _bad_weights()
+        raise bad_weights()
     rows = np.flatnonzero(there & (numbers > 0))
     with np.errstate(over="ignore", under="ignore"):
         people, squares = others or (np.ones_like(numbers), numbers**2)
@@ -240,11 +240,12 @@ def check_weights(sums: Floats) -> Floats:
 
     """
     if not ((sums > 0) & np.isfinite(sums)).all():
-        raise _bad_weights()
+        raise bad_weights()
     return np.asarray(sums, dtype=np.float64)
 
 
-def _bad_weights() -> BadCounts:
+def bad_weights() -> BadCounts:
+    """Return the error for weights that cannot be added up."""
     return BadCounts(
         "some weights are negative, NULL, not finite, or so large or small that their squares are",
         "leave these rows out, by keep := weight > 0, or give them a weight of 0",

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,44 +9,11 @@ import pytest
 
 import ldpsql
 from tests.commands import printed
+from tests.postgres.servers import call
 
 CITY = "krr(1, ['Lima', \"O'slo\", 'Rome', 'Kyiv', 'Riga'])"
 ROWS = 1_000_000
 EXPORT = ("export-sql", "--dialect", "postgres", "--by", "region")
-_VERSIONS = [str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
-_PATH = os.pathsep.join([*_VERSIONS, os.environ.get("PATH", "")])
-
-
-def call(*command: str) -> str:
-    """Run a command; a server does not run as root, so then as the user postgres."""
-    found = shutil.which(command[0], path=_PATH)
-    assert found is not None, f"there is no {command[0]}"
-    as_user = ["runuser", "-u", "postgres", "--"] if getpass.getuser() == "root" else []
-    done = subprocess.run([*as_user, found, *command[1:]], capture_output=True, text=True, timeout=120, check=False, cwd="/tmp")
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    """A server of its own that listens on a socket in its folder only."""
-    if shutil.which("initdb", path=_PATH) is None:
-        pytest.skip("there is no PostgreSQL")
-    folder = Path("/tmp") / f"ldpsql-postgres-{os.getpid()}"  # a socket needs a short path
-    folder.mkdir(mode=0o700)
-    if getpass.getuser() == "root":
-        shutil.chown(folder, "postgres")
-    try:
-        call("initdb", "-D", f"{folder}/data", "--auth=trust", "--username=test", "--no-sync")
-        call(
-            "pg_ctl", "-D", f"{folder}/data", "-w", "-l", f"{folder}/log", "-o", f"-k {folder} -c listen_addresses=''", "start"
-        )
-        try:
-            yield str(folder)
-        finally:
-            call("pg_ctl", "-D", f"{folder}/data", "-w", "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def psql_file(server: str, file: Path) -> None:

@@ -1,0 +1,160 @@
+"""A table of Ibis is counted by its engine in one query, and gives the estimates that DuckDB gives."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import ibis
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import ldpsql
+from ldpsql.bulk import backends
+from ldpsql.errors import BadCounts, FetchedReports, OtherMechanism, SourceRefused, UnknownName
+from tests.warehouses import CITY, answers, differences, flat_reports, reports
+
+
+def in_duckdb(table: pa.Table) -> Any:
+    backend = ibis.duckdb.connect()
+    backend.con.register("arrow", table)
+    backend.raw_sql("CREATE TABLE reports AS FROM arrow")
+    return backend.table("reports")
+
+
+def in_polars(table: pa.Table) -> Any:
+    return ibis.polars.connect({"reports": pl.from_arrow(table)}).table("reports")
+
+
+def in_sqlite(table: pa.Table) -> Any:
+    backend = ibis.sqlite.connect()
+    kinds = {"string": "TEXT", "date32[day]": "DATE", "double": "REAL"}
+    columns = ", ".join(f'"{field.name}" {kinds.get(str(field.type), "INTEGER")}' for field in table.schema)
+    backend.con.execute(f"CREATE TABLE reports ({columns})")
+    rows = [tuple(map(_in_sqlite, row.values())) for row in table.to_pylist()]
+    backend.con.executemany(f"INSERT INTO reports VALUES ({', '.join('?' * len(table.schema))})", rows)
+    return backend.table("reports")
+
+
+def _in_sqlite(value: Any) -> Any:
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pytest.param(lambda: in_duckdb(reports()), id="duckdb"),
+        pytest.param(lambda: in_polars(reports()), id="polars"),
+        pytest.param(lambda: in_sqlite(flat_reports()), id="sqlite"),
+    ],
+)
+def test_ten_questions_have_the_answers_of_duckdb(table: Callable[[], Any]) -> None:
+    assert max(differences(table())) <= 1e-12
+
+
+def test_each_question_is_one_query_that_returns_counts() -> None:
+    table = in_sqlite(flat_reports())
+    statements: list[str] = []
+    table.get_backend().con.set_trace_callback(statements.append)
+    list(differences(table))
+    selects = [text for text in statements if text.startswith("SELECT")]
+    assert len(selects) == len(answers())
+    assert all("GROUP BY" in text for text in selects)
+
+
+def test_conditions_joins_and_computed_keys_are_expressions_of_ibis() -> None:
+    table = in_duckdb(reports())
+    names = ibis.memtable({"Reg ion": ["north"], "name": ["the north"]})
+    some = ldpsql.estimate(table.join(names, "Reg ion").filter(table.w > 1), CITY, column="city", by="name").to_arrow()
+    with ldpsql.connect() as con:
+        con.register("r", reports())
+        query = "SELECT * FROM r WHERE \"Reg ion\" = 'north' AND w > 1"
+        expected = ldpsql.estimate(con.sql(query), CITY, column="city").to_arrow()
+    assert some["name"].unique().to_pylist() == ["the north"]
+    assert some["estimate"].to_pylist() == expected["estimate"].to_pylist()
+
+
+LEVELS = {"low": "krr(1, ['a', 'b'])", "high": "krr(3, ['a', 'b'])"}
+
+
+@pytest.mark.parametrize("make", [in_duckdb, in_polars])
+def test_levels_rows_lists_and_pairs_are_counted_alike(make: Callable[[pa.Table], Any]) -> None:
+    with ldpsql.connect() as con:
+        table = con.sql(
+            """SELECT {level: ['low', 'high'][1 + i % 2], report: 'ab'[1 + i // 2 % 2]} AS leveled, 'ab'[1 + i % 2] AS x,
+                      (i % 7 < 3) AS y, ['ab'[1 + i % 2], 'ab'[1 + i % 3 // 2]] AS several,
+                      ldp.perturb([{key: 'k', value: 0.5}], ldp.pckv_grr(2.0, ['k', 'l'], padding := 2)) AS pairs
+               FROM range(400) AS people(i)"""
+        ).to_arrow_table()
+    made = make(table)
+    levels = ldpsql.estimate(made, LEVELS, column="leveled")
+    assert levels.estimate.tolist() == ldpsql.estimate(table["leveled"], LEVELS).estimate.tolist()
+    row = "row(x=krr(1, ['a', 'b']), y=krr(1, [true, false]))"
+    assert (
+        ldpsql.estimate(made, row, column=["x", "y"]).estimate.tolist()
+        == ldpsql.estimate(table, row, column=["x", "y"]).estimate.tolist()
+    )
+    several = ldpsql.estimate(made, "krr(1, ['a', 'b'])", column="several")
+    assert several.estimate.tolist() == ldpsql.estimate(table["several"], "krr(1, ['a', 'b'])").estimate.tolist()
+    pairs = "pckv_grr(2, ['k', 'l'], padding := 2)"
+    keyed = ldpsql.estimate(made, pairs, column="pairs", question="key_value").to_arrow()
+    assert keyed.equals(ldpsql.estimate(table, pairs, column="pairs", question="key_value").to_arrow())
+
+
+def test_recorded_mechanisms_are_read_from_comments_and_types() -> None:
+    with ldpsql.connect() as con:
+        con.execute("CREATE TABLE people AS SELECT 'ab'[1 + i % 2] AS city FROM range(500) AS t(i)")
+        typed = con.sql("FROM ldp.perturb_rows(people, {city: ldp.krr(1.0, ['a', 'b'])})").to_arrow_table()
+        expected = ldpsql.estimate(typed, column="city").estimate.tolist()
+    assert ldpsql.estimate(in_duckdb(typed), column="city").estimate.tolist() == expected
+    backend = ibis.duckdb.connect()
+    ldpsql.perturb_table(backend.con, pa.table({"city": ["a", "b"] * 50}), "reports", {"city": "krr(1, ['a', 'b'])"})
+    table = backend.table("reports")
+    assert ldpsql.estimate(table.filter(table.city == "a"), column="city").diagnosis.reports > 0
+    with pytest.raises(OtherMechanism):
+        ldpsql.estimate(table, "krr(2, ['a', 'b'])", column="city")
+
+
+def test_reports_that_all_differ_come_with_a_warning_that_has_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = list(range(200))
+    drawn = ldpsql.perturb(list(range(200)) * 5, f"oue(1, {values})")
+    monkeypatch.setattr(backends, "_MANY", 500)
+    with pytest.warns(FetchedReports, match="1,000 rows"):
+        ldpsql.estimate(in_duckdb(pa.table({"x": drawn})), f"oue(1, {values})", column="x")
+    monkeypatch.setattr(backends, "MOST_CELLS", 100)
+    with pytest.raises(SourceRefused, match="more than 100"):
+        ldpsql.estimate(in_duckdb(pa.table({"x": drawn})), f"oue(1, {values})", column="x")
+
+
+@pytest.mark.parametrize("weight", [-1.0, None, float("nan"), float("inf")])
+def test_a_bad_weight_is_refused(weight: float | None) -> None:
+    table = pa.table({"x": ["a", "b", None], "w": pa.array([1.0, weight, -3.0], pa.float64())})
+    with pytest.raises(BadCounts):
+        ldpsql.estimate(in_duckdb(table), "krr(1, ['a', 'b'])", column="x", weight="w")
+
+
+def test_a_weight_of_zero_and_a_report_that_is_null_count_nothing() -> None:
+    table = pa.table({"g": [1, 1, 2, 3], "x": ["a", "b", "a", None], "w": [1.0, 0.0, 0.0, -1.0]})
+    asked: dict[str, Any] = {"column": "x", "by": "g", "weight": "w", "question": "share", "of": "a"}
+    there, here = (ldpsql.estimate(each, "krr(1, ['a', 'b'])", **asked).to_arrow() for each in (in_duckdb(table), table))
+    assert there.to_pylist() == here.to_pylist()
+
+
+def test_what_the_engine_refuses_is_one_sentence_without_values(tmp_path: Any) -> None:
+    with sqlite3.connect(tmp_path / "r.db") as con:
+        con.execute("CREATE TABLE reports (city TEXT)")
+        con.execute("INSERT INTO reports VALUES ('a secret')")
+    table = ibis.sqlite.connect(tmp_path / "r.db").table("reports")
+    with pytest.raises(ldpsql.LdpError) as refused:
+        ldpsql.estimate(table, "krr(1, ['a', 'b'])", column="city")
+    assert "secret" not in str(refused.value)
+    with pytest.raises(UnknownName):
+        ldpsql.estimate(table, "krr(1, ['a', 'b'])", column="town")
+    with pytest.raises(UnknownName):
+        ldpsql.estimate(table, "krr(1, ['a', 'b'])", column="city", by="region")
+    table.get_backend().con.execute("DROP TABLE reports")
+    with pytest.raises(SourceRefused, match="sqlite could not count") as gone:
+        ldpsql.estimate(table, "krr(1, ['a', 'b'])", column="city")
+    assert gone.value.__context__ is None
