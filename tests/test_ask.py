@@ -142,7 +142,7 @@ def test_keys_named_like_columns_of_the_answer_keep_their_values(con: duckdb.Duc
     con.execute("CREATE MACRO m() AS ldp.krr(1, ['Lima', 'Oslo'])")
     con.execute("CREATE TABLE r AS SELECT * FROM (VALUES (7, 1, 'Lima'), (8, 2, 'Oslo'), (8, 2, 'Oslo')) t(n, low, city)")
     for by, columns in (("n", ["n_1"]), ("{n: n}", ["n_1"]), ("{low: low, n: n, g: n}", ["low_1", "n_1", "g"])):
-        for question in (f"estimate_by(r, city, {by}, m())", f"share(r, city, m(), 'Lima', \"by\" := {by})"):
+        for question in (f"estimate(r, city, m(), by := {by})", f"share(r, city, m(), 'Lima', \"by\" := {by})"):
             answer = con.sql(f"FROM ldp.{question} ORDER BY ALL")
             keys = answer.columns[: len(columns)]
             assert keys == columns

@@ -57,7 +57,7 @@ def test_a_table_function_over_an_expression_that_draws_draws_once_for_each_row(
     con.execute("CREATE TABLE people AS SELECT DECIMAL '1.50' AS price, i % 2 AS g FROM range(10000) t(i)")
     for sql in (
         "FROM ldp.estimate(people, ldp.perturb(price, m()), m())",
-        "FROM ldp.estimate_by(people, ldp.perturb(price, m()), g, m())",
+        "FROM ldp.estimate(people, ldp.perturb(price, m()), m(), by := g)",
         "SELECT ldp.ibu(ldp.perturb(price, m()), m()), ldp.counts(g) FROM people",
         "SELECT ldp.diagnose(ldp.perturb(price, m()), m()) FROM people",
     ):

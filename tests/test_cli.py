@@ -115,10 +115,10 @@ def test_an_option_that_belongs_to_the_estimator_is_pointed_out() -> None:
     assert "options of the estimator" not in run("sql", "-c", "SELECT ldp.top(1)").stderr
 
 
-def test_the_missing_mechanism_of_a_table_function_with_an_estimator_is_pointed_out() -> None:
-    statement = "CREATE TABLE t(city VARCHAR, day INT); FROM ldp.estimate_by(t, city, day{});"
-    done = run("sql", "-c", statement.format(", estimator := 'shared'"))
-    assert "hint: with an estimator, pass the mechanism too" in done.stderr
+def test_the_missing_mechanism_of_a_table_function_with_a_condition_is_pointed_out() -> None:
+    statement = "CREATE TABLE t(city VARCHAR, day INT); FROM ldp.estimate(t, city, by := day{});"
+    done = run("sql", "-c", statement.format(", keep := day > 1"))
+    assert "hint: with keep, pass the mechanism too" in done.stderr
     assert "pass the mechanism too" not in run("sql", "-c", statement.format("")).stderr
 
 

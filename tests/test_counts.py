@@ -73,7 +73,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "top": {"question": "top", "most": 2},
 }
 IN_SQL = {
-    "shares": 'FROM ldp.estimate_by(GROUPED, x, "re\'gion", MADE)',
+    "shares": 'FROM ldp.estimate(GROUPED, x, MADE, by := "re\'gion")',
     "mean": 'SELECT "re\'gion", unnest(ldp.mean(x, MADE)), count(*) FROM GROUPED GROUP BY "re\'gion"',
     "share": 'SELECT "re\'gion", unnest(ldp.share(x, MADE, [1, 2])), count(*) FROM GROUPED GROUP BY "re\'gion"',
     "quantiles": 'FROM ldp.quantiles(GROUPED, x, MADE, [.25, .75], by := "re\'gion")',

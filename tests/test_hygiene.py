@@ -75,7 +75,7 @@ def sound_arguments(name: str) -> dict[str, str]:
         report = "{'key': 'a', 'bin': 1::SMALLINT}"
         return SOUND | {"m": PAIRS, "report": report, "counts": f"MAP {{{report}: 10}}"}
     mechanisms = {"privic_step": PRIVIC, "privic_step_pooled": PRIVIC, "wasserstein": "NULL", "emd": "NULL"}
-    tables = {"estimate": "raw", "estimate_by": "raw"}
+    tables = {"estimate": "raw"}
     return SOUND | {
         "m": mechanisms.get(name, KRR),
         "reports": tables.get(name, SOUND["reports"]),
@@ -138,7 +138,7 @@ WRONG_CALLS = [
     f"SELECT ldp.mutual_information({KRR}, [city]) FROM raw",
     f"SELECT ldp.mutual_information({KRR}, [n]) FROM raw",
     f"FROM ldp.estimate(raw, city, {KRR})",
-    f"FROM ldp.estimate_by(raw, 'a', city, {KRR}, estimator := 'no')",
+    f"FROM ldp.estimate(raw, 'a', {KRR}, by := city, estimator := 'no')",
     "SELECT ldp.describe(city) FROM raw",
     "SELECT ldp.perturb(city, {'mechanism': city, 'reports': [city]}) FROM raw",
     "SELECT ldp.perturb(city, {'mechanism': 'krr', 'epsilon': city, 'reports': [city]}) FROM raw",

@@ -58,7 +58,7 @@ def test_a_key_may_have_any_name(reports: DuckDBPyConnection, key: str) -> None:
     expected = rows(reports, 'SELECT "the day" % 50, count(city) FROM reports GROUP BY ALL')
     assert ldpsql.estimate_groups(reports, "named", "found", report="city", keys=[key], mechanism=CITY) == 50
     assert {(row[0], row[-1]) for row in rows(reports, "FROM found")} == set(expected)
-    by = rows(reports, f'FROM ldp.estimate_by(named, city, "{key}", city())')
+    by = rows(reports, f'FROM ldp.estimate(named, city, city(), by := "{key}")')
     assert {(row[0], row[-1]) for row in by} == set(expected)
 
 
@@ -81,7 +81,7 @@ def test_a_table_says_how_much_each_group_borrowed(reports: DuckDBPyConnection) 
 def test_sql_returns_the_columns_of_the_table_of_all_groups(reports: DuckDBPyConnection, estimator: str, key: str) -> None:
     reports.execute(f'CREATE TABLE named AS SELECT kind AS "{key}", city FROM reports')
     ldpsql.estimate_groups(reports, "named", "found", report="city", keys=[key], mechanism=CITY, estimator=estimator)
-    call = f"""ldp.estimate_by(named, city, "{key}", city(), estimator := '{estimator}')"""
+    call = f"""ldp.estimate(named, city, city(), by := "{key}", estimator := '{estimator}')"""
     reports.execute(f"CREATE TABLE grouped AS FROM {call}")
     described = [rows(reports, f"SELECT column_name, column_type FROM (DESCRIBE {table})") for table in ("found", "grouped")]
     assert described[0] == described[1]
@@ -91,7 +91,7 @@ def test_sql_returns_the_columns_of_the_table_of_all_groups(reports: DuckDBPyCon
 
 def test_the_columns_of_a_parameter_are_those_of_its_estimator(reports: DuckDBPyConnection) -> None:
     for estimator, last in (("shared", "borrowed"), ("ibu", "n"), (None, "n")):
-        found = reports.execute("FROM ldp.estimate_by(reports, city, kind, city(), estimator := $1)", [estimator])
+        found = reports.execute("FROM ldp.estimate(reports, city, city(), by := kind, estimator := $1)", [estimator])
         assert found.description is not None
         assert found.description[-1][0] == last
 
@@ -100,8 +100,8 @@ def test_the_columns_of_a_parameter_are_those_of_its_estimator(reports: DuckDBPy
 def test_a_key_that_is_named_like_a_column_of_the_result_leaves_it_the_name(reports: DuckDBPyConnection, key: str) -> None:
     reports.execute(f'CREATE TABLE named AS SELECT kind AS "{key}", city FROM reports')
     ldpsql.estimate_groups(reports, "named", "found", report="city", keys=[key], mechanism=CITY)
-    reports.execute(f'CREATE TABLE grouped AS FROM ldp.estimate_by(named, city, "{key}", city())')
-    right = rows(reports, "SELECT kind, value, estimate, n FROM ldp.estimate_by(reports, city, kind, city()) ORDER BY ALL")
+    reports.execute(f'CREATE TABLE grouped AS FROM ldp.estimate(named, city, city(), by := "{key}")')
+    right = rows(reports, "SELECT kind, value, estimate, n FROM ldp.estimate(reports, city, city(), by := kind) ORDER BY ALL")
     for table in ("found", "grouped"):
         assert rows(reports, f'SELECT "{key}_1", value, estimate, n FROM {table} ORDER BY ALL') == right
 
@@ -204,7 +204,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         assert ldpsql.estimate_groups(con, "reports", "found", resume=True, progress=resumed, **OPTIONS) == 60
         assert seen == [(60, 60)]
         assert tables(con) == ["found", "reports"]
-        whole = "FROM ldp.estimate_by(reports, city, day, ldp.krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv'])) ORDER BY ALL"
+        whole = "FROM ldp.estimate(reports, city, ldp.krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv']), by := day) ORDER BY ALL"
         assert rows(con, "FROM found ORDER BY ALL") == rows(con, whole)
 
 
@@ -214,8 +214,8 @@ def test_a_column_that_does_not_exist_is_refused_by_name(reports: DuckDBPyConnec
     hint = "CREATE VIEW" if "." in report + key else "spelling"
     with pytest.raises(UnknownName, match=f"'({report}|{key})'.*{hint}"):
         ldpsql.estimate_groups(reports, "nested", "found", report=report, keys=[key], mechanism=CITY)
-    call = "ldp.estimate_by(nested, s.city, s.kind, city())"  # SQL reads fields
-    expected = "FROM ldp.estimate_by(reports, city, kind, city())"
+    call = "ldp.estimate(nested, s.city, city(), by := s.kind)"  # SQL reads fields
+    expected = "FROM ldp.estimate(reports, city, city(), by := kind)"
     assert rows(reports, f"FROM {call} ORDER BY ALL") == rows(reports, f"{expected} ORDER BY ALL")
 
 

@@ -64,12 +64,12 @@ def test_the_record_of_a_column_is_not_that_of_an_expression(
 
 @pytest.mark.parametrize("keys", ["region", "(REGION)", "{'where': region}"])
 def test_groups_are_estimated_with_the_recorded_mechanism(reports: DuckDBPyConnection, keys: str) -> None:
-    without, passed = (f"FROM ldp.estimate_by(reports, city, {keys}{m}) ORDER BY ALL" for m in ("", ", drew()"))
+    without, passed = (f"FROM ldp.estimate(reports, city, {m}by := {keys}) ORDER BY ALL" for m in ("", "drew(), "))
     assert reports.execute(without).fetchall() == reports.execute(passed).fetchall()
     assert reports.execute(without).description == reports.execute(passed).description
 
 
-@pytest.mark.parametrize("call", ["estimate(NULL, city)", "margin(NULL, city)", "estimate_by(NULL, city, region)"])
+@pytest.mark.parametrize("call", ["estimate(NULL, city)", "margin(NULL, city)", "estimate(NULL, city, by := region)"])
 def test_nothing_is_recorded_for_null(reports: DuckDBPyConnection, call: str) -> None:
     with pytest.raises(duckdb.Error, match=r"LDP103.*that of a table or a file"):
         reports.execute(f"FROM ldp.{call}")
@@ -77,18 +77,26 @@ def test_nothing_is_recorded_for_null(reports: DuckDBPyConnection, call: str) ->
 
 @pytest.mark.parametrize(
     "columns",
-    ["city, upper(region)", "city, [region]", "city, 1", "upper(city), region", "city, region.a", "city, {'a': region.a}"],
+    [
+        "city, by := upper(region)",
+        "city, by := [region]",
+        "city, by := 1",
+        "upper(city), by := region",
+        "city, by := region.a",
+        "city, by := {'a': region.a}",
+        "city, weight := [region]",
+    ],
 )
 def test_the_record_names_no_groups_that_are_expressions(reports: DuckDBPyConnection, columns: str) -> None:
     with pytest.raises(duckdb.Error, match=r"LDP103.*must be columns"):
-        reports.execute(f"FROM ldp.estimate_by(reports, {columns})")
+        reports.execute(f"FROM ldp.estimate(reports, {columns})")
 
 
 def test_a_column_may_have_a_dot_in_its_name(con: DuckDBPyConnection) -> None:
     people = PEOPLE.rename_columns(["home.city", "home.region"])
     ldpsql.perturb_table(con, people, "dotted", {"home.city": DREW}, keep=["home.region"])
     for keys in ('"Home.Region"', "{'at': \"home.region\"}"):
-        assert con.execute(f'FROM ldp.estimate_by(dotted, "home.city", {keys})').fetchall()
+        assert con.execute(f'FROM ldp.estimate(dotted, "home.city", by := {keys})').fetchall()
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: str(spec["mechanism"]))
@@ -176,7 +184,7 @@ def test_sql_reads_the_mechanism_from_files(reports: DuckDBPyConnection, tmp_pat
     "call",
     [
         "estimate(reports, city, {})",
-        "estimate_by(reports, city, region, {})",
+        "estimate(reports, city, {}, by := region)",
         "estimate(reports, city, {}, estimator := 'inv')",
         "top(reports, city, {}, 2)",
         "margin(reports, city, {})",

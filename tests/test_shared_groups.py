@@ -131,7 +131,7 @@ def test_groups_share_through_every_kind_of_report(con: DuckDBPyConnection, name
     keys = "{'region': region, 'even': even}"
     rows = con.execute(
         f"""SELECT region, sum(estimate), bool_and(estimate >= 0), any_value(n)
-            FROM ldp.estimate_by(seen, report, {keys}, {drew}, estimator := 'shared')
+            FROM ldp.estimate(seen, report, {drew}, by := {keys}, estimator := 'shared')
             GROUP BY region, even ORDER BY ALL"""
     ).fetchall()
     assert len(rows) == 6
@@ -149,7 +149,7 @@ def counted(con: DuckDBPyConnection) -> DuckDBPyConnection:
 
 PLAIN = 'shared(neighbours="ignore")'
 BY = """SELECT day, value, estimate, std_error, low, high
-        FROM ldp.estimate_by(seen, city, day, city(), estimator := 'shared(neighbours="ignore")') ORDER BY ALL"""
+        FROM ldp.estimate(seen, city, city(), by := day, estimator := 'shared(neighbours="ignore")') ORDER BY ALL"""
 PRIOR = "prior := (SELECT prior FROM common)"
 
 
@@ -193,13 +193,13 @@ def test_diagnose_says_how_much_was_borrowed(counted: DuckDBPyConnection) -> Non
     [
         "SELECT ldp.shared(city, city()) FROM seen GROUP BY day",
         "SELECT ldp.shared(counts, city()) FROM days",
-        "FROM ldp.estimate(seen, city, city(), estimator := 'shared')",
+        "FROM ldp.mean(seen, day, ldp.geometric(1, 0, 39), by := city, estimator := 'shared')",
         "SELECT ldp.diagnose(city, city(), estimator := 'shared') FROM seen",
         "SELECT ldp.top(city, city(), 2, estimator := 'shared') FROM seen",
     ],
 )
 def test_a_query_that_sees_single_groups_is_refused(counted: DuckDBPyConnection, call: str) -> None:
-    with pytest.raises(duckdb.Error, match=r"LDP406.*estimate_by"):
+    with pytest.raises(duckdb.Error, match=r"LDP406.*by := "):
         counted.execute(call)
 
 
@@ -228,7 +228,7 @@ def test_without_groups_there_is_no_prior_and_no_estimate(counted: DuckDBPyConne
         "SELECT ldp.prior(counts, city()) FROM (SELECT MAP {}::MAP(VARCHAR, UBIGINT) AS counts)"
     ).fetchall() == [(None,)]
     counted.execute("CREATE TABLE none AS SELECT day, NULL::VARCHAR AS city FROM seen")
-    assert counted.execute("FROM ldp.estimate_by(none, city, day, city(), estimator := 'shared')").fetchall() == []
+    assert counted.execute("FROM ldp.estimate(none, city, city(), by := day, estimator := 'shared')").fetchall() == []
 
 
 def test_the_estimator_with_its_prior_can_be_written_down(counted: DuckDBPyConnection) -> None:

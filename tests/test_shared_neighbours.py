@@ -129,8 +129,8 @@ def days(con: DuckDBPyConnection) -> DuckDBPyConnection:
 
 
 MECHANISM = "krr(1.386, ['Lima', 'Rome'])"  # keeps 0.8
-BY = """SELECT value, estimate, std_error, low, high, n FROM ldp.estimate_by(seen, city, {}, ldp.krr(1.386,
-        ['Lima', 'Rome']), estimator := '{}') ORDER BY ALL"""
+BY = """SELECT value, estimate, std_error, low, high, n FROM ldp.estimate(seen, city, ldp.krr(1.386,
+        ['Lima', 'Rome']), by := {}, estimator := '{}') ORDER BY ALL"""
 
 
 def test_the_type_of_the_key_decides_whether_groups_are_in_order(days: DuckDBPyConnection) -> None:

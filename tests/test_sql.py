@@ -156,7 +156,7 @@ def test_counts_filters_windows_and_tables_agree_with_the_aggregate(con: DuckDBP
     rows = con.execute(f"FROM ldp.estimate(only_north, city, city(), estimator := '{name}')").fetchall()
     assert [row[:5] for row in rows] == [tuple(share.values()) for share in north]
     assert {row[5] for row in rows} == {4000}
-    by = con.execute(f"FROM ldp.estimate_by(reports, city, region, city(), estimator := '{name}') WHERE region = 'north'")
+    by = con.execute(f"FROM ldp.estimate(reports, city, city(), by := region, estimator := '{name}') WHERE region = 'north'")
     assert [row[1:6] for row in by.fetchall()] == [tuple(share.values()) for share in north]
 
 
@@ -201,7 +201,8 @@ def test_options_reach_the_estimator(con: DuckDBPyConnection) -> None:
     stepped = one(con, "SELECT ldp.diagnose(city, city(), estimator := 'ibu(stop=7)') FROM reports")
     assert (stepped["iterations"], stepped["status"]) == (7, "stopped")
     assert "LDP103" in error_of(con, "SELECT ldp.ibu(city, city(), stop := 'soon') FROM reports")
-    assert "did you mean 'ibu'" in error_of(con, "FROM ldp.estimate(reports, city, city(), estimator := 'ibuu')")
+    with pytest.raises(duckdb.Error, match="did you mean 'ibu'"):  # while it is planned, so DuckDB shows the statement, too
+        con.execute("FROM ldp.estimate(reports, city, city(), estimator := 'ibuu')")
 
 
 def test_empty_groups_are_null_and_null_reports_are_left_out(con: DuckDBPyConnection) -> None:

@@ -71,7 +71,7 @@ EVERYWHERE = [
     "FROM ldp.audit({m})",
     "FROM ldp.channel({m})",
     "FROM ldp.estimate(r, city, {m})",
-    "FROM ldp.estimate_by(r, city, g, {m}) ORDER BY ALL",
+    "FROM ldp.estimate(r, city, {m}, by := g) ORDER BY ALL",
     "SELECT ldp.mutual_information({m}, [0.25, 0.25, 0.25, 0.25])",
 ]
 

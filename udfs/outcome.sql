@@ -26,7 +26,7 @@ CREATE OR REPLACE MACRO ldp.outcome(reports, report, m, y, weight := 1, measure 
                          any_value(ldp._keys("by", ['value', 'estimate', 'std_error', 'low', 'high', 'effective_reports'])) AS "ldp keys"
                   FROM query_table(__ldp_place(reports)) GROUP BY "by", report)
             GROUP BY "ldp by"
-        ) WHERE ldp._agreed(reports, "ldp report", m));
+        ) WHERE ldp._agreed(reports, "ldp report", __ldp_source(m, NULL)));
 
 CREATE OR REPLACE MACRO ldp.regression(report, m, y, x := NULL, weight := 1, family := 'linear', numbers := false,
                                        interactions := false, of := NULL, confidence := 0.95, keep := true) AS __ldp_regressed(

@@ -15,6 +15,7 @@ from ldpsql.functions import (
     SOURCES,
     Column,
     Handles,
+    InvalidSpec,
     Macros,
     MechanismUnrecorded,
     Scalar,
@@ -28,10 +29,12 @@ from ldpsql.functions import (
     mechanism_at,
     parts,
     plain,
+    python_value,
     quoted,
     record_name,
     recorded_in_type,
     records_in,
+    sql_literal,
     struct_sql,
     struct_text,
     text_literal,
@@ -39,6 +42,7 @@ from ldpsql.functions import (
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism
 
+Options: TypeAlias = dict[str, str]  # as SQL
 Columns: TypeAlias = str | dict[str, str]  # the name of one, or those of a struct
 # `mechanism_at` does not see temporary tables.
 _UNLESS_HIDDEN = """WHERE CASE WHEN EXISTS (
@@ -128,10 +132,31 @@ def record_type(handles: Handles, types: Texts) -> pa.Array:
 
 
 @guarded
-def call(macros: Texts, reports: Texts, search_paths: Texts, catalogs: Wholes, *columns: Column) -> pa.Array:
-    """Return a call of a table macro, with the mechanism that is recorded for the reports, as SQL."""
-    texts = (plain(column).to_pylist() for column in (macros, reports, search_paths, catalogs))
-    return pa.array([_call(*row) for row in zip(*texts, *map(_named, columns), strict=True)], pa.string())
+def call(macros: Texts, reports: Texts, search_paths: Texts, catalogs: Wholes, *more: Column) -> pa.Array:
+    """Return a call of a table macro, with the mechanism that is recorded for the reports, as SQL.
+
+    Args:
+        macros: the name of the macro.
+        reports: the table.
+        search_paths: where DuckDB looks for it.
+        catalogs: the number of the catalog.
+        more: mechanisms, which must be NULL, structs of the options of the macro, then the report and how it is written, and
+            the same for the keys of groups and for the weight, NULL if there are none.
+
+    """
+    if len(more) < 3 or not (pa.types.is_struct(more[1].type) or pa.types.is_null(more[1].type)):
+        raise InvalidParameter("these are no arguments of a question", "call its table function in ldp")
+    mechanisms, options, *columns = more
+    if plain(mechanisms).null_count < len(mechanisms):
+        raise InvalidSpec(
+            "a column stands in the place of the mechanism",
+            "a macro has brackets: ldp.estimate(reports, city, city()); name other arguments, such as by := region",
+        )
+    macro, *place = (plain(column).to_pylist() for column in (macros, reports, search_paths, catalogs))
+    given = ({name: sql_literal(value) for name, value in (python_value(row) or {}).items()} for row in plain(options))
+    return pa.array(
+        [_call(*row) for row in zip(macro, zip(*place, strict=True), given, *map(_named, columns), strict=True)], pa.string()
+    )
 
 
 def _named(column: Column) -> list[Any]:
@@ -141,14 +166,15 @@ def _named(column: Column) -> list[Any]:
     return values.to_pylist() if all(map(pa.types.is_string, fields)) else [None] * len(values)
 
 
-def _call(macro: str | None, reports: str | None, search_path: str | None, catalog: int | None, *columns: Columns) -> str:
-    """Return the call; ``columns`` are the report and how it is written, and the same for the keys of groups, if any."""
+def _call(macro: str | None, source: tuple[str | None, str | None, int | None], options: Options, *columns: Columns) -> str:
+    reports, search_path, catalog = source
     if macro is None or reports is None or search_path is None or catalog is None or not columns:
         raise InvalidParameter(
             "the record is that of a table or a file", "name it, or pass the mechanism that drew the reports"
         )
-    as_written = all(written and written == _as_written(named) for named, written in zip_longest(columns[::2], columns[1::2]))
-    dotted = _with_a_dot(columns[::2]) if as_written else frozenset[str]()
+    given = [each for each in zip_longest(columns[::2], columns[1::2]) if each[1] != "NULL"]
+    as_written = all(written and written == _as_written(named) for named, written in given)
+    dotted = _with_a_dot(named for named, _ in given) if as_written else frozenset[str]()
     if not as_written or (dotted and not dotted <= columns_at(catalog, search_path, reports)):
         raise InvalidParameter(
             "without a mechanism, reports and groups must be columns, not expressions or fields of columns",
@@ -162,7 +188,9 @@ def _call(macro: str | None, reports: str | None, search_path: str | None, catal
         of_each = {field: struct_sql(mechanism_at(catalog, search_path, reports, column)) for field, column in each.items()}
         drawn_by = of_each[report] if isinstance(report, str) else f"{ldp}.row({struct_text(of_each)})"
         condition = _UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))
-    return f"FROM {macro}({place}, {', '.join(map(_columns, columns[::2]))}, {drawn_by}) {condition}"
+    others = {name: _columns(named) for name, named in zip(("by", "weight"), columns[2::2], strict=False) if named is not None}
+    passed = "".join(f", {quoted(name)} := {value}" for name, value in (options | others).items())
+    return f"FROM {macro}({place}, {_columns(report)}, {drawn_by}{passed}) {condition}"
 
 
 def _columns(named: Columns) -> str:

@@ -118,7 +118,7 @@ def _with_prior(asked: Asked, prior: Any) -> int:
 
 
 class Borrowing(Question):
-    """The share of every value, with what each group borrowed: a question of ``ldp.estimate_by`` only."""
+    """The share of every value, with what each group borrowed: what ``FROM ldp.estimate`` asks."""
 
     name = "_borrowing"
     fields = {"value": Kind.VALUE, **NUMBERS, "n": Kind.WHOLE, "ldp borrowed": Kind.NUMBER}
@@ -138,7 +138,7 @@ class Borrowing(Question):
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.prior``, and what ``ldp.estimate_by`` needs for estimators that learn from all groups."""
+    """Offer ``ldp.prior``, and what ``FROM ldp.estimate`` needs for estimators that learn from all groups."""
     shares = ", ".join(f"{field.name} DOUBLE[]" for field in _PRIOR)
     return [
         Scalar("__ldp_learns", learns, "BOOLEAN"),

@@ -38,10 +38,8 @@ class Reports(NamedTuple):
 
 def shares(of: Reports, keys: Sequence[str]) -> str:
     """Return the query for the share of each value."""
-    made = sql_call(of.mechanism, of.con)
-    if not keys:
-        return f"FROM ldp.estimate({of.table}, {of.reports}, {made}, {of.options})"
-    return _in_order(f"ldp.estimate_by({of.table}, {of.reports}, {_by(keys)}, {made}, {of.options})", keys)
+    by = f", by := {_by(keys)}" if keys else ""
+    return _in_order(f"ldp.estimate({of.table}, {of.reports}, {sql_call(of.mechanism, of.con)}, {of.options}{by})", keys)
 
 
 def answers(of: Reports, question: str, arguments: Mapping[str, str], keys: Sequence[str]) -> str:

@@ -17,11 +17,10 @@ from ldpsql.errors.wording import of_sql, withheld_message, without_values
 _MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
 _NO_OVERLOAD = re.compile(r"Macro \w+\(\) does not support the supplied arguments")
 _CANDIDATE = re.compile(r"Macro (\w+)\(\) does not support .*?Candidate macros:\n\t([^\n]+)", re.DOTALL)
-_RECORDED = re.compile(r"Macro (?:estimate|estimate_by|margin)\(\) does not support the supplied arguments")
 _OPTION = re.compile(r"\b(deadline|stop|confidence|intervals|misfit|tolerance|max_iterations)\s*:?=", re.IGNORECASE)
 _NOT_FOUND = re.compile(r"Referenced column \"(\w+)\"|has multiple\b.* that match the supplied arguments", re.DOTALL)
 _ARGUMENT = re.compile(r"\b(\w+) := ")
-_ESTIMATOR = re.compile(r"\bestimator\s*:?=", re.IGNORECASE)
+_KEEP = re.compile(r"\bkeep\s*:?=", re.IGNORECASE)
 _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
     "unordered_map::at": (
         "DuckDB cannot run this statement",
@@ -99,7 +98,7 @@ def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
     message = without_values(error, typed)
     if message is None:
         return Failure("LDP901", *withheld_message(error), 1)
-    hint = _about_a_plugin(str(error)) or _about_an_option(message, typed) or _about_the_mechanism(message, typed)
+    hint = _about_a_plugin(str(error)) or _about_an_option(message, typed) or _about_the_mechanism(str(error), typed)
     hint = hint or _about_an_equals_sign(message, typed) or _about_arguments(str(error), typed)
     return Failure("LDP903", message, hint or "DuckDB's own words about the statement", 1)
 
@@ -113,10 +112,10 @@ def _about_an_option(message: str, typed: str) -> str:
 
 
 def _about_the_mechanism(message: str, typed: str) -> str:
-    """Return which argument is missing if a table function was called with an estimator and no mechanism, else nothing."""
-    if not _RECORDED.search(message) or not _ESTIMATOR.search(typed):
+    """Return which argument is missing if a table function was called with a condition and no mechanism, else nothing."""
+    if not _NO_OVERLOAD.search(message) or "reports, report, m BLOB" not in message or not _KEEP.search(typed):
         return ""
-    return "with an estimator, pass the mechanism too; ldp.mechanism('reports', 'city') returns the one that is recorded"
+    return "with keep, pass the mechanism too; ldp.mechanism('reports', 'city') returns the one that is recorded"
 
 
 def _about_an_equals_sign(message: str, typed: str) -> str:

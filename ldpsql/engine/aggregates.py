@@ -22,6 +22,8 @@ from ldpsql.names import (
     LISTED_BY,
     PEOPLE,
     RECORD_OF,
+    SHARES,
+    SOURCE,
     TABLE_PLACE,
     TEXT,
     WEIGHED_BY,
@@ -30,10 +32,15 @@ from ldpsql.names import (
 from ldpsql.quoting import quoted, text_literal
 
 _LOCAL = '"ldp counts"'  # no column of a user has this name
-_NAME, _KEYS = '"ldp report"', '"ldp keys"'
+_ASKED, _NAME, _KEYS = '"ldp asked"', '"ldp report"', '"ldp keys"'
+_BY = 'CASE WHEN true THEN "by" END'  # GROUP BY NULL makes of each NULL in SELECT the key, which is no constant
 EVERYBODY = "ldp everybody"  # the name of the key of all reports together
 _ANSWER = '"ldp answer"'  # a column, since DuckDB binds an expression again for each field that unnest makes of it
-_FEW = '"ldp few"'  # apart from the column: a table may have the name of its column
+_SOURCE, _FEW, _ANSWERED = (
+    '"ldp source"',
+    '"ldp few"',
+    '"ldp answered"',
+)  # apart from the columns: a table may have the name of its column
 COUNTED = "_counted"  # the macro that counts reports of any form, see `ldpsql.engine.forms`
 _OF_VALUES = (Kind.VALUE, Kind.MEAN)
 
@@ -58,24 +65,25 @@ def aggregate(
     required: dict[str, str | None] = {one: None for one, default in own.items() if default is REQUIRED}
     optional: dict[str, str | None] = {one: sql_literal(default) for one, default in own.items() if default is not REQUIRED}
     arguments = required | optional | dict(options) | {"keep": "true"}
-    answer = _answer(question, options, text_literal(estimator) if estimator else "")
+    method = text_literal(estimator) if estimator else "estimator" if "estimator" in options else "NULL"
+    chosen = _struct(one for one in options if one != "estimator")
+
+    def asked(record: str) -> str:
+        return f"{ASK}({text_literal(question.name)}, m, {record}, {method}, {chosen}, {_struct(own)})"
+
     if question.two_groups:
-        each = (_asked(question, options, "").format(record=f"typeof({side})") for side in ("counts", "others"))
         over = {"counts": None, "others": None, "m": "false"} | optional | dict(options)
-        compared = f"{COMPARED}(counts, {next(each)}, others, {next(each)})"
+        compared = f"{COMPARED}(counts, {asked('typeof(counts)')}, others, {asked('typeof(others)')})"
         return Macros("\n".join([_macro(name, over, compared), _comment(name, question.summary)]))
     if not question.lists:
         arguments["weight"] = "NULL"
-    counted = f"{LISTED_BY}(report, keep, {{m}})" if question.lists else f"{WEIGHED_BY}(report, keep, {{m}}, weight)"
-    of_reports = answer.format(counts=counted.format(m="false"), record=f"{RECORD_OF}(report, report)")
-    made = [_macro(name, {"report": None, "m": None if required else "false"} | arguments, of_reports)]
+    counts = f"{LISTED_BY}(report, keep, false)" if question.lists else f"{WEIGHED_BY}(report, keep, false, weight)"
+    record = f"{RECORD_OF}(report, report)"
+    answer = _answer(question, counts, asked(record), record)
+    made = [_macro(name, {"report": None, "m": None if required else "false"} | arguments, answer)]
     if not estimator:
         made.append(_comment(name, f"aggregate: {question.summary}"))
-    if not estimator:
-        answered = answer.format(counts=_LOCAL, record=f"typeof({_LOCAL})")
-        size = f"len({_LOCAL})" if question.lists else f"{PEOPLE}({_LOCAL})"
-        keys = f'{KEYS}("by", [{", ".join(map(text_literal, [*question.fields, "n"]))}])'
-        made += _over_tables(name, {"m": None} | arguments, counted.format(m="m"), answered, f"{size}::BIGINT", keys)
+        made += _over_tables(question, arguments, counts, asked(record))
     return Macros("\n".join(made))
 
 
@@ -83,61 +91,75 @@ def _comment(name: str, text: str) -> str:
     return f"COMMENT ON MACRO ldp.{name} IS {text_literal(text)};"
 
 
-def _asked(question: type[Question], options: Mapping[str, str], estimator: str) -> str:
-    """Return the SQL of the handle of a question, with a place for the type of the reports or of their counts."""
-    chosen, arguments = ([one for one in names if one != "estimator"] for names in (options, question.parameters()))
-    estimator = estimator or ("estimator" if "estimator" in options else "NULL")
-    return f"{ASK}('{question.name}', m, {{record}}, {estimator}, {_struct(chosen)}, {_struct(arguments)})"
-
-
-def _answer(question: type[Question], options: Mapping[str, str], estimator: str) -> str:
-    """Return the SQL of an answer, with places for the counts of reports and for the type of these."""
-    answer = f"__ldp_answer_{question.name}({{counts}}, {_asked(question, options, estimator)})"
+def _answer(question: type[Question], counts: str, asked: str, record: str) -> str:
+    """Return the SQL of an answer from counts and a handle; ``record`` is the type of the reports or of their counts."""
+    answer = f"__ldp_answer_{question.name}({counts}, {asked})"
     if not _of_values(question.fields):
         return answer
     by = f"[{quoted(question.typed_by)}][1]" if question.typed_by else "NULL"
     # || keeps CREATE MACRO from binding what does not exist yet, as the subscripts do.
-    kind = f"'' || {ANSWER_TYPE}('{question.name}', typeof([m][1]), {TEXT}(m), {by}, {{record}})"
+    kind = f"'' || {ANSWER_TYPE}('{question.name}', typeof([m][1]), {TEXT}(m), {by}, {record})"
     return f"cast_to_type({answer}, from_json('null', {kind}))"
 
 
 def _struct(names: Iterable[str]) -> str:
-    fields = struct_text({name: quoted(name) for name in names})
-    return fields.replace("{", "{{").replace("}", "}}") if fields != "{}" else "NULL"
+    """Return a struct of parameters by their names; NULL if there is none."""
+    fields = {name: quoted(name) for name in names}
+    return struct_text(fields) if fields else "NULL"
 
 
 def _of_values(fields: Fields) -> bool:
     return any(kind in _OF_VALUES if isinstance(kind, Kind) else _of_values(kind) for kind in fields.values())
 
 
-def _over_tables(name: str, arguments: Mapping[str, str | None], counted: str, *columns: str) -> Iterable[str]:
+def _over_tables(question: type[Question], arguments: Mapping[str, str | None], counts: str, asked: str) -> Iterable[str]:
     """Yield the statements that create a table function and comment on it.
 
-    Its rows begin with the keys of ``by``: the column, or those of a struct, by their own names.
+    Its rows begin with the keys of ``by``: the column, or those of a struct, by their own names. If the mechanism ``m`` is left
+    out, the type of the reports, the comment of the column or the file must record it.
     """
-    over_table, table = {"reports": None, "report": None} | dict(arguments) | {"by": "NULL"}, f"_table_{name}"
-    answer, size, keys = columns
+    name, table = question.name, f"_table_{question.name}"
+    parameters = {"reports": None, "report": None, "m": None} | dict(arguments) | {"by": "NULL"}
+    keys = f'{KEYS}("by", [{", ".join(map(text_literal, [*question.fields, "n"]))}])'
+    size = f"len({_LOCAL})" if question.lists else f"{PEOPLE}({_LOCAL})"
+    source = f"(SELECT source FROM {_SOURCE})"  # noqa: S608  # DuckDB binds a mechanism wherever it is mentioned
     rows = (
-        f"WITH {_FEW} AS MATERIALIZED (SELECT {FEW}(reports, report, keep, m) AS few) "  # noqa: S608
-        f"SELECT {counted} AS {_LOCAL}, any_value({COLUMN_NAME}(report)) AS {_NAME}, "
+        f"SELECT {counts} AS {_LOCAL}, {asked} AS {_ASKED}, any_value({COLUMN_NAME}(report)) AS {_NAME}, "  # noqa: S608
         f"any_value({keys}) AS {_KEYS} "
-        f'FROM query_table({TABLE_PLACE}(reports)) WHERE (SELECT few FROM {_FEW}) GROUP BY "by"'
+        f"FROM query_table({TABLE_PLACE}(reports)) WHERE (SELECT few FROM {_FEW}) GROUP BY {_BY}"
     )
-    answered = f"SELECT {_KEYS}, {answer} AS {_ANSWER}, {size} AS n FROM ({rows}) WHERE {AGREED}(reports, {_NAME}, m)"  # noqa: S608
-    answers = f"SELECT unnest({_KEYS}, recursive := true), unnest({_ANSWER}, recursive := true), n FROM ({answered})"  # noqa: S608
+    answer = _answer(question, _LOCAL, _ASKED, "NULL")
+    answers = (
+        f"WITH {_SOURCE} AS MATERIALIZED (SELECT {SOURCE}(m, NULL) AS source), "  # noqa: S608
+        f"{_FEW} AS MATERIALIZED (SELECT {FEW}(reports, report, keep, {source}) AS few), "
+        f"{_ANSWERED} AS (SELECT {_KEYS}, {answer} AS {_ANSWER}, {size}::BIGINT AS n FROM ({rows}) "
+        f"WHERE {AGREED}(reports, {_NAME}, {source})) "
+        f"SELECT unnest({_KEYS}, recursive := true), unnest({_ANSWER}, recursive := true), n FROM {_ANSWERED}"
+    )
     select = f"SELECT COLUMNS(lambda c: c <> {text_literal(EVERYBODY)}) FROM ({answers})"  # noqa: S608
-    yield _macro(table, over_table, f"TABLE ({select})")
+    if name != SHARES:  # estimators of all shares may learn from all groups: `frequency.sql`
+        yield _macro(table, parameters, f"TABLE ({select})")
+    options = {one: default or "NULL" for one, default in arguments.items() if one not in ("keep", "weight")}
+    columns = [one for one in ("report", "by", "weight") if one in parameters]
+    written = ", ".join(f"{quoted(one)}, alias({quoted(one)})" for one in columns)
     call = (
-        f"{WRITTEN_CALL}('ldp.{table}', reports, current_setting('search_path'), ldp.{CATALOG_NUMBER}(), report, alias(report))"
+        f"{WRITTEN_CALL}('ldp.{table}', reports, current_setting('search_path'), ldp.{CATALOG_NUMBER}(), "
+        f"m, {_struct(options)}, {written})"
     )
-    alone = [one for one, default in arguments.items() if default is None] == ["m"]
-    recorded = f", (reports, report) AS TABLE (FROM query({call}))" if alone else ""
-    passed = ", ".join(map(quoted, over_table))
-    yield _macro(name, over_table, f"TABLE (FROM ldp.{table}({passed})){recorded}")
+    # A column without a table in FROM fits any type: as a BLOB, it can be refused in words.
+    recorded = _parameters(options | dict.fromkeys(columns[1:], "NULL"))
+    yield (
+        f"CREATE OR REPLACE MACRO ldp.{name}"
+        f"({_parameters(parameters)}) AS TABLE (FROM ldp.{table}({', '.join(map(quoted, parameters))})), "
+        f"(reports, report, m BLOB := NULL, {recorded}) AS TABLE (FROM query({call}));"
+    )
     yield f"COMMENT ON MACRO TABLE ldp.{name} IS 'the same over a table, a file or a frame, a row for each line of the answer';"
 
 
 def _macro(name: str, parameters: Mapping[str, Any], body: str) -> str:
     """Return the statement that creates one macro."""
-    listed = [quoted(p) if default is None else f"{quoted(p)} := {default}" for p, default in parameters.items()]
-    return f"CREATE OR REPLACE MACRO ldp.{name}({', '.join(listed)}) AS {body};"
+    return f"CREATE OR REPLACE MACRO ldp.{name}({_parameters(parameters)}) AS {body};"
+
+
+def _parameters(parameters: Mapping[str, str | None]) -> str:
+    return ", ".join(quoted(one) if default is None else f"{quoted(one)} := {default}" for one, default in parameters.items())

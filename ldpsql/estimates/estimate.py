@@ -298,7 +298,7 @@ def check_single(estimator: Estimator) -> None:
     if estimator.needs_groups:
         raise NotApplicable(
             f"{estimator.name} learns from all groups of a table, and this sees one",
-            f"use ldp.estimate_by(..., estimator := '{estimator.name}'), or learn a prior first, by ldp.prior(counts, m)",
+            f"FROM ldp.estimate(..., by := region, estimator := '{estimator.name}'), or a prior from ldp.prior(counts, m)",
         )
 
 

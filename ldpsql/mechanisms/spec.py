@@ -239,10 +239,13 @@ def sql_literal(value: object) -> str:  # noqa: PLR0911  # one for each type
         return "{" + ", ".join(f"{text_literal(name)}: {sql_literal(one)}" for name, one in value.items()) + "}"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
-        return repr(value)
+    if isinstance(value, int | Decimal) or (isinstance(value, float) and isfinite(value)):
+        return f"{value:f}" if isinstance(value, Decimal) else repr(value)
     if isinstance(value, Fraction):
         return decimal_text(value)
     if isinstance(value, date):
-        return f"{text_literal(str(value))}::{'TIMESTAMP' if isinstance(value, datetime) else 'DATE'}"
+        zoned = isinstance(value, datetime) and value.tzinfo is not None
+        return (
+            f"{text_literal(str(value))}::{'TIMESTAMPTZ' if zoned else 'TIMESTAMP' if isinstance(value, datetime) else 'DATE'}"
+        )
     return text_literal(str(value))

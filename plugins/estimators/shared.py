@@ -32,7 +32,7 @@ class Shared(Estimator):
     If groups are in order, as those of days or ages, and the groups around a group predict its reports clearly better than all
     groups do, it is shrunk towards these instead: as many on each side as predict best. Reports must be votes for values.
 
-    ``prior`` is what ``ldp.prior`` learns from the counts of all groups; ``ldp.estimate_by`` and ``ldpsql.estimate_groups``
+    ``prior`` is what ``ldp.prior`` learns from the counts of all groups; ``FROM ldp.estimate`` and ``ldpsql.estimate_groups``
     learn it themselves. With ``errors`` 'own', the interval of a share is that of the reports of its group alone. With 'shared'
     it is narrower and covers on average over groups: 95 % of all intervals hold the share among the people who reported, but
     those of unusual groups do so less often.

@@ -2,7 +2,7 @@
 -- `~` after a name is a column that differs in each run.
 -- @report any: the column of reports, of counts of them, of lists of several reports of a person, or of levels and reports, `{level: level, report: report}`; NULL is not counted
 -- @reports name: after `FROM`, the table, view, file or frame with the column of reports; in `recommend`, `plan`, `shuffled` and `repeated_error` a whole number
--- @m mechanism: the mechanism that drew the reports, or a MAP or STRUCT with the mechanism of each level; if it is `false`, or the only argument that is left out, the one that the type of the reports records
+-- @m mechanism: the mechanism that drew the reports, or a MAP or STRUCT with the mechanism of each level. It may be left out if the type of the reports records it, and after `FROM` also if the comment of the column or the file does; in an aggregate, `false` stands for it if other arguments follow
 -- @keep BOOLEAN: a condition: only rows of reports or counts in which it holds are counted; in `perturb_rows`, a list of columns that pass through
 -- @estimator VARCHAR: the estimator, with its options: `'ibu'` or `'ibu(stop := 100)'`; NULL is what fits the mechanism
 -- @confidence DOUBLE: the probability of the interval, 0.95 by default
@@ -12,7 +12,6 @@
 -- @p list: shares, or an estimate
 -- @q list: the other shares; in `quantile` a share between 0 and 1
 -- @prior DOUBLE[]: a distribution over the values, a share for each
--- @keys column: the column of groups, or a STRUCT of several
 -- @by column: after `FROM`, the column of groups, or a STRUCT of several: the result begins with them, by their names
 -- @grid STRUCT: a grid, as `ldp.grid` makes it
 -- @y DOUBLE: the raw column
@@ -127,9 +126,7 @@ FROM ldp.budget();
 
 -- # Shares of values
 -- estimate
-FROM ldp.estimate(reports, city, city());
--- estimate_by
-FROM ldp.estimate_by(reports, city, region, city());
+FROM ldp.estimate(reports, city, city(), by := region);
 -- people
 FROM ldp.people(reports, city, city());
 -- share

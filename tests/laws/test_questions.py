@@ -191,6 +191,22 @@ def test_lists_and_levels_have_one_answer_for_each_group_on_every_surface(
         assert flat(own) == pytest.approx(flat(answer), 1e-9, 1e-9, True)
 
 
+@pytest.mark.parametrize("question", [name for name in BUILT_IN if name not in ("compare", "independence", "margin")])
+def test_a_question_of_a_table_finds_the_recorded_mechanism_with_all_arguments(con: DuckDBPyConnection, question: str) -> None:
+    text, value = OTHERS.get(question) or (IN_TURN[question], VALUES)
+    options = "".join(f", {name} := {sql_literal(one)}" for name, one in ARGUMENTS.get(question, {}).items())
+    con.execute(f"CREATE TABLE p AS SELECT {value} AS x, i // 300 AS g FROM range(600) t(i)")
+    con.execute(f"CREATE TABLE r AS FROM ldp.perturb_rows(p, {{x: {sql_literal(text)}}}, keep := [g])")
+    for more in ("", ", by := g", ", by := {h: g}"):
+        without, with_it = (f"FROM ldp.{question}(r, x{m}{options}{more}) ORDER BY ALL" for m in ("", f", {sql_literal(text)}"))
+        answer = con.execute(without)
+        columns, rows = answer.description, answer.fetchall()
+        assert rows
+        assert {row[-1] for row in rows} == {300 if more else 600}
+        assert columns == con.execute(with_it).description
+        assert rows == con.execute(with_it).fetchall()
+
+
 LOOSE = '''
 """How unequal the values are: their standard deviation, in the unit of the values."""
 

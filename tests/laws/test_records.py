@@ -222,7 +222,7 @@ def test_reports_that_only_this_statement_or_transaction_sees_need_no_mechanism(
             "WITH chosen AS (FROM w.reports) FROM ldp.estimate(chosen, city)",
         ):
             assert con.execute(statement).fetchall() == expected, statement
-        grouped = con.execute("WITH chosen AS (FROM w.joined) FROM ldp.estimate_by(chosen, city, n)").fetchall()
+        grouped = con.execute("WITH chosen AS (FROM w.joined) FROM ldp.estimate(chosen, city, by := n)").fetchall()
         assert [(*row[1:],) for row in grouped] == expected
 
 

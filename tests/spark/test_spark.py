@@ -275,8 +275,8 @@ def test_estimates_of_groups_are_exactly_those_of_duckdb(
     for estimator in ("ibu", "inv", "shared"):
         in_spark = ldp_spark.estimate_groups(made, "city", keys, estimator=estimator)
         con.register("in_spark", in_spark.toArrow())
-        keyed = f"""FROM ldp.estimate_by('{tmp_path}/reports/*.parquet', city, {{'day': "the day", 'kind': kind}}, m(),
-                                         estimator := '{estimator}')"""
+        keyed = f"""FROM ldp.estimate('{tmp_path}/reports/*.parquet', city, m(),
+            by := {{'day': "the day", 'kind': kind}}, estimator := '{estimator}')"""
         expected = con.execute(f"{keyed} ORDER BY ALL").fetchall()
         assert in_spark.columns == [*keys, *result_columns(registry().estimator(estimator))]
         assert len(expected) == 1200
@@ -294,7 +294,7 @@ def test_reports_whose_type_records_their_mechanism_are_estimated_with_no_other(
     con.execute(f"COPY (FROM {drawn}) TO '{tmp_path}/reports.parquet'")
     reports = spark.read.parquet(f"{tmp_path}/reports.parquet")
     con.register("in_spark", ldp_spark.estimate_groups(reports, "city", ["day"]).toArrow())
-    expected = con.execute(f"FROM ldp.estimate_by('{tmp_path}/reports.parquet', city, day) ORDER BY ALL").fetchall()
+    expected = con.execute(f"FROM ldp.estimate('{tmp_path}/reports.parquet', city, by := day) ORDER BY ALL").fetchall()
     assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == expected
     assert ldp_spark.estimate(reports, column="city").diagnosis.record == "recorded"
     other = "krr(3, ['Lima', 'Oslo', 'Rome'])"
@@ -410,8 +410,10 @@ def test_groups_in_order_have_the_neighbours_of_duckdb(spark: SparkSession, con:
     frame, mechanism = spark.read.parquet(f"{tmp_path}/r.parquet"), "krr(2, ['Lima', 'Rome'])"
     for estimator in ("shared", 'shared(neighbours="ignore")'):
         con.register("in_spark", ldp_spark.estimate_groups(frame, "city", ["day"], mechanism, estimator).toArrow())
-        expected = con.execute(f"""FROM ldp.estimate_by('{tmp_path}/r.parquet', city, day, ldp.krr(2, ['Lima', 'Rome']),
-                                                        estimator := '{estimator}') ORDER BY ALL""").fetchall()
+        expected = con.execute(
+            f"""FROM ldp.estimate('{tmp_path}/r.parquet', city, ldp.krr(2, ['Lima', 'Rome']),
+            by := day, estimator := '{estimator}') ORDER BY ALL"""
+        ).fetchall()
         assert con.execute("FROM in_spark ORDER BY ALL").fetchall() == expected
 
 
