@@ -11,7 +11,7 @@ from ldpsql.bulk.frames import recommend
 from ldpsql.bulk.orders import random_arrangement, random_order, random_parts
 from ldpsql.bulk.sources import check_columns
 from ldpsql.channels import Drawn
-from ldpsql.domains.columns import distinct, family, plain, with_nulls
+from ldpsql.domains.columns import distinct, family, plain, python_value, with_nulls
 from ldpsql.domains.ranges import sql_cells
 from ldpsql.domains.written import check_epsilon, check_listed, check_written
 from ldpsql.engine.aggregates import EVERYBODY, aggregate
@@ -146,7 +146,6 @@ from ldpsql.registry.handles import (
     is_mechanism,
     mechanism_number,
     numbers,
-    python_value,
     read_estimator,
     read_levels,
     read_mechanism,

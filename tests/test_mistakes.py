@@ -57,6 +57,11 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         "[LDP104]",
         "years 1 to 9999",
     ),
+    "a date beyond those of Python as a number of values": (
+        "SELECT ldp.top(city, city(), 'infinity'::DATE) FROM reports",
+        "[LDP104]",
+        "years 1 to 9999",
+    ),
     "a misspelt value in the domain": (
         "SELECT ldp.perturb(city, ldp.krr(1, ['Lima', 'Olso', 'Rome'])) FROM people",
         "[LDP302]",

@@ -167,6 +167,21 @@ def test_weights_that_are_none_are_refused(con: DuckDBPyConnection, weight: str)
         con.execute(f"SELECT ldp.counts(x, weight := {weight}) FROM r").fetchall()
 
 
+def test_weighted_reports_and_counts_may_be_made_with_lambdas(con: DuckDBPyConnection) -> None:
+    made = "list_transform([city, city], lambda one: lower(one))"
+    for call in ("counts({}, weight := w)", "merge(map([{}], [w]))"):
+        asked, source = "SELECT ldp." + call, "(VALUES ('A', 2), ('B', 3)) AS t(city, w)"
+        inside = con.execute(f"{asked.format(made)} FROM {source}").fetchall()
+        assert inside == con.execute(f"{asked.format('r')} FROM (SELECT {made} AS r, w FROM {source})").fetchall()
+
+
+@pytest.mark.parametrize(("one", "other"), [("[1, 0]::INTEGER[2]", "[0, 0]::INTEGER[2]"), ("MAP {'a': 1}", "MAP {'a': 2}")])
+def test_arrays_and_maps_are_counted_with_weights_and_merged(con: DuckDBPyConnection, one: str, other: str) -> None:
+    counts = f"SELECT ldp.counts(r, weight := w) AS counts FROM (VALUES ({one}, 2), ({one}, 3), ({other}, 1)) AS t(r, w)"
+    weighted = con.execute(f"SELECT list_sort([v.w for v in map_values(ldp.merge(counts))]) FROM ({counts})").fetchall()
+    assert weighted == [([1.0, 5.0],)]
+
+
 def test_sums_of_weights_are_no_counts_and_weighted_counts_are_not_taken_for_counts(con: DuckDBPyConnection) -> None:
     drawn(con, MECHANISMS["k-RR"])
     con.execute("CREATE TABLE s AS SELECT map(list(x), list(w)) AS c FROM (SELECT x, sum(w) AS w FROM r GROUP BY x)")

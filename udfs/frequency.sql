@@ -1,6 +1,9 @@
 -- Weighted counts: for each report a struct of the number of rows, the sum of their weights, and that of the squares of these.
+-- The lists are read once: DuckDB cannot bind an aggregate inside a lambda if a lambda is in its argument.
 CREATE OR REPLACE MACRO ldp._weighed(reports, weights) AS list_transform(
-    [__ldp_weigh(reports, weights)], lambda result: map(list_select(reports, result.positions), result.n)
+    [{'reports': reports, 'weights': weights}], lambda given: list_transform(
+        [__ldp_weigh(given.reports, given.weights)], lambda result: map(list_select(given.reports, result.positions), result.n)
+    )[1]
 )[1];
 -- Counts of reports: histogram() is what DuckDB turns into a plain GROUP BY.
 CREATE OR REPLACE MACRO ldp._counts
@@ -9,7 +12,9 @@ CREATE OR REPLACE MACRO ldp._counts
 CREATE OR REPLACE MACRO ldp.counts(report, keep := true, weight := NULL) AS ldp._counts(report, weight, keep);
 
 CREATE OR REPLACE MACRO ldp._merged(reports, numbers) AS list_transform(
-    [__ldp_merge(reports, numbers)], lambda result: map(list_select(reports, result.positions), result.n)
+    [{'reports': reports, 'numbers': numbers}], lambda given: list_transform(
+        [__ldp_merge(given.reports, given.numbers)], lambda result: map(list_select(given.reports, result.positions), result.n)
+    )[1]
 )[1];
 CREATE OR REPLACE MACRO ldp._merged_kind
     (reports, numbers, kind DOUBLE[]) AS ldp._merged(reports, numbers),

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import Words64
 from ldpsql.channels.hashed import splitmix
-from ldpsql.errors import WrongType
+from ldpsql.errors import InvalidSpec, WrongType
 
 Family: TypeAlias = Literal["text", "number", "boolean", "date", "timestamp", "timestamp with time zone"]
 _FAMILIES: dict[Family, Callable[[pa.DataType], bool]] = {
@@ -47,6 +47,19 @@ RECORD = "ldpsql:"  # how the name of the only field of a STRUCT begins that rec
 def family(arrow_type: pa.DataType) -> Family | None:
     """Return the family of values that a type can be compared with; None if it can be compared with none."""
     return next((name for name, holds in _FAMILIES.items() if holds(arrow_type)), None)
+
+
+def python_value(value: pa.Scalar) -> Any:
+    """Return a parameter as Python has it.
+
+    Raises:
+        InvalidSpec: if it is a date or a time beyond those of Python, such as infinity, or holds one.
+
+    """
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        raise InvalidSpec("a parameter is a date or a time that cannot be read", "years 1 to 9999") from None
 
 
 def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -331,8 +344,19 @@ def _ranked(column: pa.Array) -> np.ndarray:
     return np.asarray(ranks[number])
 
 
+def _in_lists(column: pa.Array) -> pa.Array:
+    """Return arrays, and maps in the order of their entries, as lists; other columns as they are."""
+    if pa.types.is_fixed_size_list(column.type):
+        return column.cast(pa.list_(column.type.value_type))
+    if pa.types.is_map(column.type):
+        entries = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
+        return pa.ListArray.from_arrays(column.offsets, entries)
+    return column
+
+
 def _keys(column: pa.Array) -> Words64:
     """Return a row of words for each value of a column; rows are equal if and only if the values are."""
+    column = _in_lists(column)
     if pa.types.is_struct(column.type):
         return np.concatenate([_keys(part) for part in struct_parts(column)], axis=1)
     if pa.types.is_union(column.type):

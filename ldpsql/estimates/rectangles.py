@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.domains.columns import finite_or_null
+from ldpsql.domains.columns import finite_or_null, python_value
 from ldpsql.errors import InvalidDomain, InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import Estimate, Estimates
@@ -91,7 +91,7 @@ class RectangleShares(Functional):
             InvalidParameter: if a corner is not a point, two are not the corners of a rectangle, or it lies outside the grid.
 
         """
-        region = Region.read(grid.as_py())
+        region = Region.read(python_value(grid))
         corners = zip(map(_point, southwest), map(_point, northeast), strict=True)
         return cls(region, tuple(Rectangle.of((*low, *high)) for low, high in corners))
 
@@ -120,7 +120,7 @@ def _shares(estimates: Estimates, c: Floats, least: Floats, most: Floats) -> Mea
 
 def _point(corner: pa.Scalar) -> tuple[Any, Any]:
     """Return longitude and latitude of a corner; NULL means no bound."""
-    point = corner.as_py()
+    point = python_value(corner)
     if point is None:
         return None, None
     if not isinstance(point, dict) or point.keys() != {"lon", "lat"}:
@@ -136,7 +136,7 @@ def check_grid(source: Mechanism | ReportSource, grid: pa.Scalar) -> None:
         raise InvalidParameter(
             "rectangles are asked of the reports of one mechanism", "estimate the reports of each by themselves"
         )
-    check_cells(source, Region.read(grid.as_py()))
+    check_cells(source, Region.read(python_value(grid)))
 
 
 def check_cells(mechanism: Mechanism, region: Region) -> None:

@@ -5,6 +5,7 @@ A plugin that offers questions imports only from here; the names are stable with
 
 from __future__ import annotations
 
+from ldpsql.domains.columns import python_value
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.bootstrap import SimulatedError, Simulation, simulated_errors
@@ -48,5 +49,6 @@ __all__ = [
     "Lines", "Margin", "Mean", "Measure", "Quantile", "Question", "QuestionOfColumn", "RangeShare", "RangeShares",
     "RectangleShares", "Share", "SimulatedError", "Simulation", "Source", "TableCells", "Variance", "bound_of", "check_grid",
     "check_ordered", "checked_count", "condition", "estimator_of_top", "fields_of", "hookimpl", "is_table", "margin_of",
-    "named_place", "number_of", "of_lists", "share_of", "simulated_errors", "tops", "two_columns", "without_impossible",
+    "named_place", "number_of", "of_lists", "python_value", "share_of", "simulated_errors", "tops", "two_columns",
+    "without_impossible",
 ]  # fmt: skip

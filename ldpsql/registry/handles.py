@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ldpsql.caches import ByteCache, footprint
 from ldpsql.channels.costs import Cost
-from ldpsql.domains.columns import family, plain
+from ldpsql.domains.columns import family, plain, python_value
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import pinned
 from ldpsql.domains.product import Product, of_columns
@@ -256,19 +256,6 @@ def _plain_value(value: pa.Scalar) -> Any:
     python = python_value(value)
     # DuckDB writes the number .5 as it was typed, without a digit before the point.
     return f"0{python}" if isinstance(python, str) and _UNDER_ONE.fullmatch(python) else python
-
-
-def python_value(value: pa.Scalar) -> Any:
-    """Return a parameter as Python has it.
-
-    Raises:
-        InvalidSpec: if it is a date or a time beyond those of Python, such as infinity, or holds one.
-
-    """
-    try:
-        return value.as_py()
-    except (OverflowError, ValueError):
-        raise InvalidSpec("a parameter is a date or a time that cannot be read", "years 1 to 9999") from None
 
 
 def without_inversion(source: Mechanism | ReportSource, estimator: Estimator) -> Estimator | None:

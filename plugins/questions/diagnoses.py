@@ -27,6 +27,7 @@ from ldpsql.questions import (
     fields_of,
     hookimpl,
     of_lists,
+    python_value,
     simulated_errors,
     without_impossible,
 )
@@ -85,7 +86,7 @@ class Estimators(Question):
 
     def about(self, values: Domain) -> Simulation:  # noqa: ARG002  # of any values
         """Return what to simulate."""
-        names, metric, runs = (argument.as_py() for argument in (self.estimators, self.metric, self.runs))
+        names, metric, runs = (python_value(argument) for argument in (self.estimators, self.metric, self.runs))
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise InvalidParameter("the estimators must be a list of their names", "estimators := ['ibu', 'em_mr', 'best']")
         if not isinstance(metric, str) or isinstance(runs, bool) or not isinstance(runs, int):

@@ -10,7 +10,19 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.functions import HeavyHitter, HeavyHitters, heavy_hitters
-from ldpsql.questions import INV, NULL, Argument, Asked, GroupedCounts, Lines, Question, Source, fields_of, hookimpl
+from ldpsql.questions import (
+    INV,
+    NULL,
+    Argument,
+    Asked,
+    GroupedCounts,
+    Lines,
+    Question,
+    Source,
+    fields_of,
+    hookimpl,
+    python_value,
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +43,7 @@ class Strings(Question):
 
     def about(self, values: Any) -> HeavyHitters:  # noqa: ARG002
         """Return what to search for."""
-        given = {field.name: getattr(self, field.name).as_py() for field in fields(self)}
+        given = {field.name: python_value(getattr(self, field.name)) for field in fields(self)}
         return HeavyHitters(**{name: value for name, value in given.items() if value is not None})
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ldpsql.questions import NULL, Argument, Columns, Domain, Kind, Question, hookimpl, two_columns
+from ldpsql.questions import NULL, Argument, Columns, Domain, Kind, Question, hookimpl, python_value, two_columns
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class IndependenceTest(Question):
 
     def about(self, values: Domain) -> Columns:
         """Return the two columns."""
-        return two_columns(values, self.columns.as_py())
+        return two_columns(values, python_value(self.columns))
 
 
 @hookimpl

@@ -21,6 +21,7 @@ from ldpsql.questions import (
     Share,
     hookimpl,
     margin_of,
+    python_value,
     share_of,
 )
 
@@ -80,7 +81,7 @@ class SharesOfMargin(AllShares):
 
     def about(self, values: Domain) -> Margin:
         """Return the table of these columns."""
-        return margin_of(values, self.columns.as_py(), self.given.as_py())
+        return margin_of(values, python_value(self.columns), python_value(self.given))
 
     def unit(self, values: Domain) -> Domain:
         """Return the cells of the table."""

@@ -16,6 +16,7 @@ from ldpsql.questions import (
     checked_count,
     estimator_of_top,
     hookimpl,
+    python_value,
     tops,
 )
 
@@ -32,7 +33,7 @@ class Top(Question):
 
     def about(self, values: Domain) -> int:  # noqa: ARG002  # all have a top
         """Return how many values are asked for."""
-        return checked_count(self.most.as_py())
+        return checked_count(python_value(self.most))
 
     @classmethod
     def estimator(cls, source: Source) -> str:
