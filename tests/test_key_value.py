@@ -348,17 +348,38 @@ def test_a_mean_that_the_reports_show_clearly_is_the_same_from_all_estimators() 
     one = counted(mechanism, drawn, means, 300_000)
     unbiased = estimate_key_value(mechanism, one, registry().estimator("inv")).means[0, :4]
     for name in ("ibu", "em_mr", "inv_p"):
-        assert estimate_key_value(mechanism, one, registry().estimator(name)).means[0, :4] == pytest.approx(unbiased)
+        assert estimate_key_value(mechanism, one, registry().estimator(name)).means[0, :4] == pytest.approx(unbiased, abs=0.01)
     assert unbiased == pytest.approx(means, abs=0.05)
 
 
+def test_noisy_means_are_those_of_the_other_keys() -> None:
+    """Squared errors are a twelfth of the unbiased ones, and at most half of them in each of 60 collections."""
+    mechanism = made("pckv_grr", 1, list(range(30)))
+    one = counted(mechanism, np.full(30, 1 / 31), np.full(30, 0.8), 20_000)
+    shrunk, unbiased = (
+        ((estimate_key_value(mechanism, one, registry().estimator(name)).means[0, :30] - 0.8) ** 2).mean()
+        for name in ("ibu", "inv")
+    )
+    assert shrunk < 0.8 * unbiased
+
+
+def test_a_key_that_is_known_well_keeps_a_mean_far_from_those_of_the_others() -> None:
+    mechanism = made("pckv_grr", 4, list(range(20)))
+    drawn, means = np.append(0.3, np.full(19, 0.02)), np.append(-0.9, np.full(19, 0.8))
+    one = counted(mechanism, drawn, means, 100_000)
+    shrunk = estimate_key_value(mechanism, one, registry().estimator("ibu")).means[0, :20]
+    assert shrunk[0] == pytest.approx(-0.9, abs=0.1)
+    assert shrunk[1:].min() > 0.3
+
+
 def test_keys_that_nobody_has_have_means_near_the_middle() -> None:
+    """Their mean distance from the middle is .094 in a collection, with a standard deviation of .065 (150 collections)."""
     mechanism = made("pckv_grr", 1, list(range(50)))
-    one = counted(mechanism, np.zeros(50), np.zeros(50), 2000)
-    means = estimate_key_value(mechanism, one, registry().estimator("ibu")).means[0]
+    collections = [counted(mechanism, np.zeros(50), np.zeros(50), 2000) for _ in range(20)]
+    means = np.array([estimate_key_value(mechanism, one, registry().estimator("ibu")).means[0, :50] for one in collections])
     assert np.isfinite(means).all()
-    assert np.abs(means).mean() < 0.25  # it is .126, with a standard deviation of .018 (2,700 draws)
-    assert (estimate_key_value(mechanism, one, registry().estimator("inv")).means[0] == 0).any()
+    assert np.abs(means).mean() < 0.18
+    assert (estimate_key_value(mechanism, collections[0], registry().estimator("inv")).means[0] == 0).any()
 
 
 def test_the_diagnosis_says_if_rare_keys_make_frequent_ones_too_rare() -> None:

@@ -25,6 +25,7 @@ from ldpsql.estimates.fitting import estimator_of_shares, named
 from ldpsql.estimates.shown import Tabular
 from ldpsql.estimates.verdict import Learnt, judged
 from ldpsql.estimators.base import Estimator
+from ldpsql.estimators.sharing.ratios import Ratios
 from ldpsql.inference.deadline import late, soonest, until
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import (
@@ -43,10 +44,6 @@ from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.names import INV
 
 # What reports of key-value mechanisms show about every key, before any estimator: unbiased estimates and their errors.
-
-_REACH = 8.0  # errors of a mean to either side
-_NODES = 64
-_CLEAR_OF_MEANS = 0.3  # an error of a mean on [-1, 1]
 
 
 @dataclass(frozen=True)
@@ -112,26 +109,13 @@ class Shown:
         ratio = np.divide(self.total, self.drawn, out=np.zeros_like(self.total), where=self.drawn > 0)
         return np.clip(ratio, -1.0, 1.0)
 
-    def likely_mean(self, n: Floats) -> Floats:
-        """Return `mean` if its error is small, otherwise its posterior expectation under a uniform prior.
-
-        The weight of a mean m is the likelihood of total - m drawn, Fieller's as in `mean_interval`. If the noise is larger
-        than the value, the expectation is near the middle of the range, and `mean` is anywhere.
-        """
-        of_drawn, of_total, both = self.moments(n)
-        error = self.mean_error(n, self.drawn, self.mean)
-        low, high = np.maximum(self.mean - _REACH * error, -1.0), np.minimum(self.mean + _REACH * error, 1.0)
-        means = [low + (high - low) * (node + 0.5) / _NODES for node in range(_NODES)]
-
-        def surprise(m: Floats) -> Floats:
-            return (self.total - m * self.drawn) ** 2 / (of_total - 2 * m * both + m**2 * of_drawn) / 2
-
-        least = np.minimum.reduce([surprise(m) for m in means])
-        weights, sums = np.zeros_like(low), np.zeros_like(low)
-        for m in means:
-            weight = np.exp(least - surprise(m))
-            weights, sums = weights + weight, sums + weight * m
-        return np.where(error < _CLEAR_OF_MEANS, self.mean, sums / weights)
+    def likely_mean(self, n: Floats, keys: int) -> Floats:
+        """Return the means of the first ``keys`` of each group, shrunk to each other by `Ratios`, and `mean` of dummies."""
+        out, (of_drawn, of_total, both) = self.mean.copy(), self.moments(n)
+        parts = np.stack([self.total, self.drawn, of_total, of_drawn, both])[:, :, :keys]
+        for group in range(len(out)):
+            out[group, :keys] = Ratios(*parts[:, group]).shrunk()
+        return out
 
     def mean_interval(self, n: Floats, z: float) -> tuple[Floats, Floats]:
         """Return the means m for which total - m drawn is within z errors of 0, cut to [-1, 1]; all if none is ruled out.
@@ -474,7 +458,11 @@ def _(cells: Signs, mechanism: KeyValueMechanism, likelihood: Likelihood, estima
     symbols = estimate_likelihood(mechanism, likelihood, estimator)
     evidence = shown(mechanism, likelihood)
     drawn = symbols.fit.theta.reshape(len(symbols.fit.theta), -1, cells.count).sum(axis=-1)
-    means = evidence.mean if Status.INVERSION in symbols.fit.status else evidence.likely_mean(likelihood.n[:, None])
+    means = (
+        evidence.mean
+        if Status.INVERSION in symbols.fit.status
+        else evidence.likely_mean(likelihood.n[:, None], len(mechanism.keys))
+    )
     return _result(mechanism, symbols, evidence, drawn, means)
 
 
