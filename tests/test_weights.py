@@ -14,6 +14,7 @@ from duckdb import DuckDBPyConnection
 from typer.testing import CliRunner
 
 import ldpsql
+from ldpsql import certify
 from ldpsql.functions import registry, sql_literal
 from tests.commands import app
 from tests.laws.test_questions import ARGUMENTS, MECHANISMS, OTHERS, flat
@@ -26,6 +27,7 @@ EXACT = {
     "k-RR": f"krr(2, {VALUES})",
     "hashes": f"olh(2, {VALUES})",
     "numbers with noise": "truncated_geometric(1.5, 1, 4)",
+    "sets": f"oue(2, {VALUES})",
 }
 TREE = "hierarchy(2, 1, 4, step=1)"
 
@@ -88,7 +90,12 @@ def test_weighted_counts_add_up_and_have_one_answer(con: DuckDBPyConnection, que
 
 
 def channel(mechanism: str) -> tuple[list[Any], np.ndarray]:
-    """Return the reports of a mechanism over `VALUES`, and the probability of each report of each value."""
+    """Return the reports of a mechanism over `VALUES` as JSON, and the probability of each report of each value."""
+    if mechanism.startswith("oue"):
+        own: Any = certify(registry().mechanism(mechanism)).response
+        held = (np.arange(16)[:, None] >> np.arange(4)) & 1
+        chances = np.where(np.eye(4)[:, None] > 0, float(own.hit), float(own.miss))
+        return [f"[{bits}]" for bits in range(16)], np.where(held, chances, 1 - chances).prod(axis=2)
     with ldpsql.connect() as con:
         rows = con.sql(f"SELECT value, report, probability FROM ldp.channel({sql_literal(mechanism)})").fetchall()
     reports = list(dict.fromkeys(json.dumps(report) for _, report, _ in rows))
@@ -100,22 +107,18 @@ def channel(mechanism: str) -> tuple[list[Any], np.ndarray]:
 
 def weighted_counts(con: DuckDBPyConnection, mechanism: str, sums: np.ndarray, name: str) -> None:
     """Create a macro of counts with these n, w and ww, shape (3, reports), for reports in the order of `channel`."""
-    con.execute(f"CREATE OR REPLACE TABLE reports AS SELECT DISTINCT report FROM ldp.channel({sql_literal(mechanism)})")
-    order = [json.dumps(report) for (report,) in con.execute("SELECT report FROM reports").fetchall()]
-    listed = channel(mechanism)[0]
     structs = ", ".join(
-        "{" + f"n: {round(n)}::UBIGINT, w: {w!r}::DOUBLE, ww: {ww!r}::DOUBLE" + "}"
-        for n, w, ww in (sums[:, listed.index(one)].tolist() for one in order)
+        "{" + f"n: {round(n)}::UBIGINT, w: {w!r}::DOUBLE, ww: {ww!r}::DOUBLE" + "}" for n, w, ww in sums.T.tolist()
     )
     kind = con.execute(f"SELECT typeof(ldp.perturb(1, {sql_literal(mechanism)}))").fetchall()[0][0]
-    con.execute(
-        f"CREATE OR REPLACE TABLE {name} AS SELECT map((SELECT list(report::{kind}) FROM reports), [{structs}]) AS counts"
-    )
+    reports = ", ".join(f"{sql_literal(str(json.loads(report)))}::{kind}" for report in channel(mechanism)[0])
+    con.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT map([{reports}], [{structs}]) AS counts")
 
 
+@pytest.mark.parametrize("estimator", ["ibu", "inv"])
 @pytest.mark.parametrize("mechanism", EXACT)
 @pytest.mark.parametrize("question", ["share", "mean", "variance", "range_share"])
-def test_errors_are_those_of_the_delta_method(con: DuckDBPyConnection, question: str, mechanism: str) -> None:
+def test_errors_are_those_of_the_delta_method(con: DuckDBPyConnection, question: str, mechanism: str, estimator: str) -> None:
     """The variance of an estimate f is the sum of w^2 (df/dq_z - mean)^2 over the rows; f is differentiated from outside."""
     text = EXACT[mechanism]
     reports, table = channel(text)
@@ -126,7 +129,8 @@ def test_errors_are_those_of_the_delta_method(con: DuckDBPyConnection, question:
 
     def asked(weight: np.ndarray) -> tuple[float, float]:
         weighted_counts(con, text, np.stack([n, weight, ww]), "c")
-        call = f"ldp.{question}(counts, {sql_literal(text)}{', ' + arguments if arguments else ''})"
+        options = f"{', ' + arguments if arguments else ''}, estimator := '{estimator}'"
+        call = f"ldp.{question}(counts, {sql_literal(text)}{options})"
         return con.execute(f"SELECT a.estimate, a.std_error FROM (SELECT {call} AS a FROM c)").fetchall()[0]
 
     _, error = asked(w)

@@ -12,10 +12,10 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter, NotApplicable
 from ldpsql.estimates.conditions import columns_named, groups_of
-from ldpsql.estimates.measures import TableFunctional, normalised
+from ldpsql.estimates.measures import TableFunctional
 from ldpsql.estimators.tables import mutual_information
 from ldpsql.inference.operators import Floats
-from ldpsql.inference.outcome import simplex_projection
+from ldpsql.inference.outcome import normalised, simplex_projection
 
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates

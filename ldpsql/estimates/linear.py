@@ -15,6 +15,7 @@ from ldpsql.inference.deadline import until
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, Ranges
 from ldpsql.inference.operators.weights import Bounding, Majorants
+from ldpsql.inference.outcome import Status, normalised, simplex_projection
 from ldpsql.inference.score_intervals import deviations, half_width
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
 
@@ -42,6 +43,7 @@ def linear(estimates: Estimates, c: Floats, *, sets: bool = False, off: float = 
     """Return what the reports say about c'theta.
 
     If the channel distinguishes the values, that is the debiased estimate plus and minus its errors (`Operator.functionals`).
+    An inversion has its own errors, as for shares: if reports are sets, they are larger than those of the debiased estimate.
     If it hardly distinguishes neighbours, as wide noise on many bins does, it is a lower and an upper bound that hold whatever
     the distribution is (`ldpsql.inference.operators.weights`).
 
@@ -53,12 +55,12 @@ def linear(estimates: Estimates, c: Floats, *, sets: bool = False, off: float = 
 
     """
     with until(estimates.end), suppress(OutOfTime):
-        theta = likeliest(estimates.likelihood, estimates.fit)
         z = deviations(estimates.estimator.confidence)
         weights = estimates.likelihood.operator.bounding_weights
         if weights is None:
-            bounds = _debiased(estimates.likelihood, theta, c, z, off)
+            bounds = _around(*_functionals(estimates, c), z, off)
         else:
+            theta = likeliest(estimates.likelihood, estimates.fit)
             bounds = _bounded(estimates.likelihood, weights, theta, c, z, sets=sets, off=off)
         says_nothing = bounds.high - bounds.low > 2 * np.ptp(c, axis=-2) + _ROUNDING
         if sets and weights is not None:
@@ -91,11 +93,10 @@ def covariances(estimates: Estimates, c: Floats) -> tuple[Floats, Floats]:
     one, other = np.triu_indices(each, 1)
     sums = c[..., one] + c[..., other]
     flat = np.concatenate([part.reshape(*c.shape[:-2], -1) for part in (c, sums)], axis=-1)
-    likelihood, groups = estimates.likelihood, len(estimates.fit.theta)
+    groups = len(estimates.fit.theta)
     centre, variance = np.zeros((groups, flat.shape[-1])), np.full((groups, flat.shape[-1]), np.inf)
     with until(estimates.end), suppress(OutOfTime):
-        theta = likeliest(likelihood, estimates.fit)
-        centre, variance = likelihood.functionals(theta, flat)
+        centre, variance = _functionals(estimates, flat)
     count = families * each
     own = variance[:, :count].reshape(groups, families, each)
     together = variance[:, count:].reshape(groups, families, -1)
@@ -154,8 +155,15 @@ def _readings(certified: CertifiedMechanism) -> Majorants | None:
     return Majorants(readings[None], np.array([bias])) if bias < _UNBIASED else None
 
 
-def _debiased(likelihood: Likelihood, theta: Floats, c: Floats, z: float, off: float) -> Linear:
-    return _around(*likelihood.functionals(theta, c), z, off)
+def _functionals(estimates: Estimates, c: Floats) -> tuple[Floats, Floats]:
+    """Return c'v of an inversion v, or else of the debiased estimate, and its variance, each of shape (groups, functionals)."""
+    likelihood, fit = estimates.likelihood, estimates.fit
+    if set(fit.status) == {Status.INVERSION}:
+        variance = likelihood.inverted_variances(simplex_projection(fit.theta), c)
+        if variance is not None:
+            each = np.broadcast_to(c, (len(fit.theta), *c.shape[-2:]))
+            return np.einsum("gx,gxm->gm", normalised(fit.theta), each), variance
+    return likelihood.functionals(likeliest(likelihood, fit), c)
 
 
 def _around(centre: Floats, variance: Floats, z: float, off: float = 0.0) -> Linear:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ldpsql.estimates.linear import Linear
 from ldpsql.estimates.uncertainty import holding
 from ldpsql.inference.operators import Floats
-from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.score_intervals import cut
 
 if TYPE_CHECKING:
@@ -107,14 +106,3 @@ def cut_to(measure: Measure, least: Floats | float, most: Floats | float, regula
     rounded = np.abs(measure.estimate - inside) < _ROUNDING * (most - least)  # an inversion may really lie outside
     estimate = np.where(rounded, inside, measure.estimate)
     return Measure(estimate, measure.std_error, *holding(estimate, low, high, regularised))
-
-
-def normalised(theta: Floats) -> Floats:
-    """Return shares that sum to one: those of an inversion of set-valued reports do so only in expectation.
-
-    If the sum of the shares is not positive, they are those of the nearest distribution.
-    """
-    total = theta.sum(axis=-1, keepdims=True)
-    if (total > 0).all():
-        return np.asarray(theta / total)
-    return np.where(total > 0, theta / np.where(total > 0, total, 1.0), simplex_projection(theta))

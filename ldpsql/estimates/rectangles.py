@@ -20,11 +20,12 @@ from ldpsql.errors import InvalidDomain, InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.linear import linear
-from ldpsql.estimates.measures import FIELDS, Functional, Measure, cut_to, normalised
+from ldpsql.estimates.measures import FIELDS, Functional, Measure, cut_to
 from ldpsql.estimates.scale import scale_of
 from ldpsql.estimates.spans import widened
 from ldpsql.inference.counting import ReportSource
 from ldpsql.inference.operators import Floats
+from ldpsql.inference.outcome import normalised
 from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
 from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.spec import number

@@ -12,10 +12,11 @@ from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.bands import Band, bands, computed, crossings, spaced
 from ldpsql.estimates.linear import Linear, linear, of_ranges
-from ldpsql.estimates.measures import Functional, Measure, around, cut_to, normalised
+from ldpsql.estimates.measures import Functional, Measure, around, cut_to
 from ldpsql.estimates.scale import between, scale_of, spans_between, within
 from ldpsql.estimates.uncertainty import holding
 from ldpsql.inference.operators import Floats, Ints, Ranges
+from ldpsql.inference.outcome import normalised
 from ldpsql.inference.score_intervals import deviations
 
 if TYPE_CHECKING:

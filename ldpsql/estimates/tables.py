@@ -21,10 +21,11 @@ from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import TableCells, blocks, column_of_table, columns_named, groups_of, table_of
 from ldpsql.estimates.linear import covariances, linear, sample_mean
-from ldpsql.estimates.measures import Measure, TableFunctional, around, cut_to, normalised
+from ldpsql.estimates.measures import Measure, TableFunctional, around, cut_to
 from ldpsql.estimates.ratios import Pair, fieller, ratio
 from ldpsql.estimates.spans import quantiles, quantiles_of_shares
 from ldpsql.inference.operators import Floats
+from ldpsql.inference.outcome import normalised
 from ldpsql.inference.score_intervals import deviations, widening
 
 if TYPE_CHECKING:

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from ldpsql.inference import weighted
 from ldpsql.inference.operators import Ends, Floats, Operator, Ranges, stacked
 
+_CELLS = 1 << 22  # contributions of reports at a time
+
 
 class Variable(NamedTuple):
     """A column of a table: its number of values, and which of them are neighbours, as the layout of a likelihood."""
@@ -153,6 +155,31 @@ class Likelihood:
         if self.weights is not None:
             variance = variance * weighted.of_functionals(self, self.squares, theta, c, variance)
         return centre, variance
+
+    def inverted_variances(self, theta: Floats, c: Floats) -> Floats | None:
+        """Return the variances of c'v for the inverted shares v, divided by their sum; for shapes see `Operator.functionals`.
+
+        Returns None if `functionals` say it.
+
+        Args:
+            theta: the distribution of each group at which the errors are computed.
+            c: functionals.
+
+        """
+        ones = self.operator.pulled(np.ones((self.operator.inputs, 1)))
+        if ones is None:
+            return None
+        chances, squares = self.law(theta)
+        free = self.n if self.operator.complete else self.n - 2.0  # two numbers were fitted: the mean, and the sum
+        out, step = np.empty((len(theta), c.shape[-1])), max(1, _CELLS // self.operator.outputs)
+        for start in range(0, c.shape[-1], step):
+            some = c[..., start : start + step]
+            about = np.einsum("gx,gxm->gm", theta, np.broadcast_to(some, (len(theta), *some.shape[-2:])))
+            pulled = np.asarray(self.operator.pulled(some))
+            for i, own in enumerate(np.broadcast_to(pulled, (len(theta), *pulled.shape[-2:]))):
+                moved = own - ones * about[i]
+                out[i, start : start + step] = squares[i] @ (moved - chances[i] @ moved) ** 2
+        return np.where(free[:, None] > 0, out / np.where(free > 0, free, 1.0)[:, None], np.inf)
 
     def of_ranges(self, theta: Floats, ranges: Ranges) -> tuple[Floats, Floats]:
         """Return `Operator.of_ranges`."""

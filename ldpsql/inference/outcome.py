@@ -146,3 +146,14 @@ def simplex_projection(v: Floats) -> Floats:
     shift = np.take_along_axis(excess, last - 1, axis=-1) / last
     theta: Floats = np.maximum(v - shift, 0.0)
     return theta / theta.sum(axis=-1, keepdims=True)
+
+
+def normalised(theta: Floats) -> Floats:
+    """Return shares that sum to one: those of an inversion of set-valued reports do so only in expectation.
+
+    If the sum of the shares is not positive, they are those of the nearest distribution.
+    """
+    total = theta.sum(axis=-1, keepdims=True)
+    if (total > 0).all():
+        return np.asarray(theta / total)
+    return np.where(total > 0, theta / np.where(total > 0, total, 1.0), simplex_projection(theta))

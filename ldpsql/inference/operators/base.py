@@ -212,6 +212,15 @@ class Operator(ABC):
             raise InternalError("this operator inverts in its own way", "it overrides scatter and inverted_interval")
         return np.asarray(self.inverse - theta * self.excess[:, None])
 
+    def pulled(self, c: Floats) -> Floats | None:
+        """Return what each report adds to c'v of the inversion v, for functionals c: (.., inputs, m) -> (.., outputs, m).
+
+        Returns None if `functionals` are those of the inversion, or nothing better is known.
+        """
+        if self.votes or self.large or self.consistent or self.inverse is None:
+            return None
+        return self.inverse @ c
+
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error, low and high of every share that `invert` gives, for each group; errors are exact at theta."""
         if self.votes:

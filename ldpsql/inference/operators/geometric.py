@@ -149,6 +149,9 @@ class SquareGeometricOperator(GeometricOperator):
         """The inverse as a table."""
         return self._inverse(np.eye(self.inputs))
 
+    def pulled(self, c: Floats) -> None:  # not needed
+        """Return None: `functionals` are those of the inversion."""
+
     def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return c'v of the inverted shares v, and its multinomial variance."""
         expected = self.forward(theta)

@@ -172,12 +172,14 @@ class KroneckerOperator(InvertedOperator):
         centre, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
         return error, centre - z * error, centre + z * error
 
+    def pulled(self, c: Floats) -> Floats:
+        """Return the contribution of every report; see `Operator.pulled`."""
+        inverses = [lambda v, own=own: v @ own.T for own in self._inverses]
+        return np.moveaxis(self._each(np.moveaxis(c, -1, -2), self.shape, inverses), -1, -2)
+
     def inverted_functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         """Return c'v for the inversion v, and its variance if theta is the truth."""
-        pulled = np.moveaxis(
-            self._each(np.moveaxis(c, -1, -2), self.shape, [lambda v, own=own: v @ own.T for own in self._inverses]), -1, -2
-        )
-        p = self.forward(theta)[..., None, :]
+        pulled, p = self.pulled(c), self.forward(theta)[..., None, :]
         mean = (p @ pulled)[..., 0, :]
         variance = (p @ pulled**2)[..., 0, :] - mean**2
         return (shares[..., None, :] @ pulled)[..., 0, :], np.maximum(variance, 0.0) / n[:, None]
@@ -346,6 +348,11 @@ class KhatriRaoOperator(InvertedOperator):
         second = self._weighed(shares, [pull**2 for pull in self._pulls])
         error = np.sqrt(np.maximum(second - centre**2, 0.0) / n[:, None])
         return error, centre - z * error, centre + z * error
+
+    def pulled(self, c: Floats) -> Floats:
+        """Return the contribution of every report; see `Operator.pulled`."""
+        rows = np.swapaxes(c, -1, -2)
+        return np.swapaxes(np.concatenate([rows @ _product(self._pulls, here) for here in self._blocks()], axis=-1), -1, -2)
 
     def inverted_functionals(
         self,

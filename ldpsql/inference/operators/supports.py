@@ -340,6 +340,10 @@ class SetOperator(Operator):
             return super().contributions(shares, n, theta, c)
         return _controlled(shares, n, self._contributions(c), self._contributions(np.ones((self.inputs, 1)))[:, 0])[2]
 
+    def pulled(self, c: Floats) -> Floats:
+        """Return the contribution of every report; see `Operator.pulled`."""
+        return self._contributions(c) if c.ndim == 2 else np.stack([self._contributions(own) for own in c])
+
     def _contributions(self, c: Floats) -> Floats:
         """Return the contribution of every report to c'v: (sum of c over its set - miss times the sum of c)/(hit - miss)."""
         return (self._inside(c.T) - self._miss * c.sum(axis=0)[:, None]).T / (self._hit - self._miss)
