@@ -132,14 +132,25 @@ def weights(reports: Column, handles: Handles, ofs: Column) -> pa.Array:
     return listed(parts, len(column), ("value", "weight"))
 
 
+@guarded
+def unbiased(reports: Column, handles: Handles) -> pa.Array:
+    """Return for each report a number whose expectation is the value behind it; NULL for NULL."""
+    column, out = plain(reports), np.full(len(reports), np.nan)
+    for (handle,), rows in _groups(column, plain(handles)):
+        there, numbers = corrected.unbiased(MECHANISMS.thing(handle.as_py()), column.take(pa.array(rows)))
+        out[rows[there]] = numbers
+    return pa.array(out, mask=np.isnan(out))
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.outcome``, ``ldp.sums``, ``ldp.regression`` and ``ldp.weights``."""
+    """Offer ``ldp.outcome``, ``ldp.sums``, ``ldp.regression``, ``ldp.weights`` and ``ldp.unbiased``."""
     sums = moments.sums_sql("report", ["y"], "weight")
     return [
         Scalar("__ldp_outcome", outcome, _ROWS),
         Scalar("__ldp_regressed", regressed, _TERMS),
         Scalar("__ldp_weights", weights, _WEIGHTS),
+        Scalar("__ldp_unbiased", unbiased, "DOUBLE"),
         Macros(f"CREATE OR REPLACE MACRO ldp.sums(report, y, weight := 1) AS {sums};"),
         Macros.beside(__file__),
     ]

@@ -38,9 +38,13 @@ CREATE OR REPLACE MACRO ldp.regression(report, m, y, x := NULL, weight := 1, fam
 CREATE OR REPLACE MACRO ldp.weights(report, m, of := NULL) AS cast_to_type(
     CASE WHEN ldp._drew(report, m, m) THEN __ldp_weights(report, __ldp_mechanism(m), of) END, [{'value': ldp._column_kind(m, of)[1], 'weight': NULL::DOUBLE}]);
 
+-- An outcome that is itself perturbed: sums of these numbers have the expectation of sums of the values.
+CREATE OR REPLACE MACRO ldp.unbiased(report, m) AS CASE WHEN ldp._drew(report, m, m) THEN __ldp_unbiased(report, __ldp_mechanism(m)) END;
+
 COMMENT ON MACRO ldp.outcome IS 'aggregate: the mean, sum or variance of a raw column for each value of a perturbed one, or the weighted share of each value';
 COMMENT ON MACRO ldp.sums IS 'aggregate, under GROUP BY report: the sums of a raw column and its weights that outcomes need';
 COMMENT ON MACRO ldp.outcome_sums IS 'aggregate: the same as outcome, from sums';
 COMMENT ON MACRO TABLE ldp.outcome IS 'the same over a table, a file or a frame, added up in DuckDB';
 COMMENT ON MACRO ldp.regression IS 'aggregate: the coefficients of a linear or logistic regression on a perturbed column and raw ones';
+COMMENT ON MACRO ldp.unbiased IS 'a number for each report, whose expectation is the value behind it: for outcomes that are perturbed, too';
 COMMENT ON MACRO ldp.weights IS 'what a report weighs for each value, for tools that take weights of rows';

@@ -78,7 +78,7 @@ def row_possible(row: CertifiedRow, reports: pa.Array) -> NDArray[np.bool_]:
         there = np.flatnonzero(fits & column.is_valid().to_numpy(zero_copy_only=False))
         own = column.take(pa.array(there))
         if isinstance(part.reports, Domain):
-            fits[there] &= part.derived(certified_operator).reachable()[_positions(part, own)]
+            fits[there] &= part.derived(certified_operator).reachable()[listed_positions(part, own)]
         elif isinstance(part.channel, SetChannel) and isinstance(part.reports, WordReports):
             fits[there] &= part.channel.possible(part.reports.read(own))
     return fits
@@ -94,7 +94,7 @@ def _listed(part: CertifiedValues) -> bool:
     return isinstance(part.reports, Domain | NumberedReports)
 
 
-def _positions(part: CertifiedValues, column: pa.Array) -> NDArray[np.int64]:
+def listed_positions(part: CertifiedValues, column: pa.Array) -> NDArray[np.int64]:
     """Return the positions of reports that can be listed."""
     if isinstance(part.reports, Domain):
         return part.reports.locate(column).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -106,7 +106,9 @@ def _positions(part: CertifiedValues, column: pa.Array) -> NDArray[np.int64]:
 def _listed_likelihoods(row: CertifiedRow, counts: GroupedCounts) -> Iterator[tuple[NDArray[np.int64], Likelihood]]:
     """Yield likelihoods that share one operator of all reports, for some groups at a time."""
     own = row.derived(_kronecker)
-    places = [_positions(part, column) for part, column in zip(row.parts, row.reports.fields(counts.reports), strict=True)]
+    places = [
+        listed_positions(part, column) for part, column in zip(row.parts, row.reports.fields(counts.reports), strict=True)
+    ]
     cells, step = np.ravel_multi_index(places, own.reports), max(1, _AT_ONCE // own.outputs)
     for first in range(0, len(counts.groups), step):
         if len(counts.groups) <= step:
@@ -136,7 +138,7 @@ def _one(row: CertifiedRow, counts: GroupedCounts, rows: NDArray[np.int64], ther
         if prod(part.outputs for part in parts) <= MOST_REPORTS:
             own = KroneckerOperator(parts)
             each = zip(row.parts, columns, there, strict=True)
-            places = [_positions(*pair) if reported else np.zeros(len(rows), np.int64) for *pair, reported in each]
+            places = [listed_positions(*pair) if reported else np.zeros(len(rows), np.int64) for *pair, reported in each]
             cells = np.ravel_multi_index(places, own.reports)
             table = np.bincount(cells, weights=numbers, minlength=own.outputs)[None].astype(np.float64)
             return Likelihood(own, table, variables=variables_of(row))
@@ -169,6 +171,6 @@ def observed_column(
         ends = (1 - miss) / (hit - miss), -miss / (hit - miss)
         condition = (hit + (channel.inputs - 1) * miss) / abs(hit - miss)
         return ObservedColumn(1.0 + float(channel.ratio - 1) * supported, (supported - miss) / (hit - miss), condition, ends)
-    own, at = part.derived(certified_operator), _positions(part, column)
+    own, at = part.derived(certified_operator), listed_positions(part, column)
     inverse = part.derived(inversion)
     return ObservedColumn(own.matrix()[:, at], inverse[at].T, own.condition, (float(inverse.max()), float(inverse.min())))

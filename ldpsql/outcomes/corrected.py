@@ -6,6 +6,7 @@ the corrected sums are the sums over the rows with the value k, whatever the oth
 
 from __future__ import annotations
 
+from itertools import chain
 from math import prod
 
 import numpy as np
@@ -17,13 +18,15 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.errors import IllConditioned, InvalidParameter
 from ldpsql.estimates.conditions import groups_of
+from ldpsql.estimates.scale import scale_of
 from ldpsql.inference.counting import possible
 from ldpsql.inference.operators.base import MAX_CONDITION
-from ldpsql.inference.rows import certified_operator, least_squares, observed_column
+from ldpsql.inference.rows import certified_operator, least_squares, listed_positions, observed_column
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, CertifiedValues, Mechanism, certify
-from ldpsql.reports import impossible
+from ldpsql.reports import NumberedReports, impossible
 
 MOST_VALUES = 1024
+_BIAS = 1e-3  # of a number, relative to the range of the values
 CUT = 1e-3  # relative to the largest singular value
 
 
@@ -95,3 +98,38 @@ def contributions(
         # One mechanism over all columns together: the values of the others are added up.
         out = out @ (groups_of(certified.values, places)[1][:, None] == np.arange(prod(map(len, columns))))
     return there, out
+
+
+def unbiased(mechanism: Mechanism, reports: pa.Array) -> tuple[NDArray[np.int64], Floats]:
+    """Return which reports are not NULL, and a number for each of these, whose expectation is the value behind it.
+
+    Args:
+        mechanism: what drew the reports; its values are numbers, or dates in days and times in seconds since 1970.
+        reports: the reports.
+
+    Raises:
+        IllConditioned: if no such number exists.
+
+    """
+    (values,), certified = columns_of(mechanism, ()), certify(mechanism)
+    x = scale_of(values)
+    if isinstance(certified, CertifiedValues) and isinstance(certified.reports, Domain | NumberedReports):
+        if not possible(mechanism, reports).all():
+            raise impossible()
+        numbers, there = certified.derived(_readings), np.flatnonzero(reports.is_valid().to_numpy(zero_copy_only=False))
+        return there, numbers[listed_positions(certified, reports.take(pa.array(there)))]
+    there, q = contributions(mechanism, (), reports)
+    return there, q @ x
+
+
+def _readings(certified: CertifiedMechanism) -> Floats:
+    """Return for each report that can be listed a number whose expectation is the value, to a thousandth of their range."""
+    (values,), table = columns_of(certified.mechanism, ()), certified.derived(certified_operator).matrix()
+    x, own = scale_of(values), certified.mechanism.readings()
+    # Those of the mechanism count from the lower end of the first bin; few singular values have less noise and more bias.
+    known = [] if own is None or own.shape != (table.shape[1],) else [x[0] + np.ptp(x) * (own * len(x) - 0.5) / (len(x) - 1)]
+    inverted = (np.linalg.pinv(table, rcond=cut) @ x for cut in (CUT, 1e-4, 1e-5, 1e-6))
+    for numbers in chain(known, inverted):
+        if np.abs(table @ numbers - x).max() <= _BIAS * np.ptp(x):
+            return np.asarray(numbers)
+    raise IllConditioned("these reports have no unbiased numbers", "use fewer bins, or a larger epsilon")

@@ -180,6 +180,8 @@ SELECT unnest(ldp.outcome_sums(sums, city()), recursive := true)
 FROM (SELECT ldp.sums(city, premium) AS sums FROM reports GROUP BY city);
 -- regression
 SELECT unnest(ldp.regression(city, city(), premium), recursive := true) FROM reports;
+-- unbiased
+SELECT ldp.unbiased(city, ldp.krr(1, [1, 2, 3])) AS number FROM (VALUES (1), (2), (3)) AS reports(city);
 -- weights
 SELECT unnest(ldp.weights('Lima', city()), recursive := true);
 
