@@ -22,6 +22,7 @@ from ldpsql.errors import InternalError, InvalidParameter, NotApplicable
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.fitting import estimator_of_shares, named
+from ldpsql.estimates.ratios import Pair, fieller
 from ldpsql.estimates.shown import Tabular
 from ldpsql.estimates.verdict import Learnt, judged
 from ldpsql.estimators.base import Estimator
@@ -118,18 +119,9 @@ class Shown:
         return out
 
     def mean_interval(self, n: Floats, z: float) -> tuple[Floats, Floats]:
-        """Return the means m for which total - m drawn is within z errors of 0, cut to [-1, 1]; all if none is ruled out.
-
-        Source: Fieller, "Some problems in interval estimation", JRSS B 1954.
-        """
+        """Return the ends of the means m for which total - m drawn is within z errors of 0, cut to [-1, 1]; see `fieller`."""
         of_drawn, of_total, both = self.moments(n)
-        a = self.drawn**2 - z**2 * of_drawn
-        b = self.drawn * self.total - z**2 * both
-        c = self.total**2 - z**2 * of_total
-        bounded = (a > 0) & (self.drawn > 0)
-        root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
-        scale = np.where(bounded, a, 1.0)
-        low, high = np.where(bounded, (b - root) / scale, -1.0), np.where(bounded, (b + root) / scale, 1.0)
+        low, high = fieller(Pair(self.total, self.drawn, of_total, both, of_drawn), z, -1.0, 1.0)
         return cut(low, high, (high - low) / 2, -1.0, 1.0)
 
 
