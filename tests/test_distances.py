@@ -137,3 +137,27 @@ def test_in_sql_they_take_lists_and_estimates(con: DuckDBPyConnection) -> None:
             con.execute(f"SELECT {sql}").fetchall()
         assert f"[{code}]" in str(caught.value)
         assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("metric", distances.DISTANCES)
+def test_the_distance_from_known_shares_is_that_from_the_estimate(con: DuckDBPyConnection, metric: str) -> None:
+    con.execute("CREATE MACRO m() AS ldp.krr(2, [1, 3, 9])")
+    con.execute("CREATE TABLE r AS SELECT i % 2 AS g, ldp.perturb([1, 3, 9][1 + i % 3], m()) AS x FROM range(600) t(i)")
+    con.execute("CREATE TABLE known AS FROM (VALUES (9, 0.5), (1, 0.25), (3, 0.25)) AS t(value, share)")
+    places = ", m()" if metric in ("emd", "wasserstein") else ""
+    scalar = f"ldp.{metric}(ldp.ibu(x, m()), [0.25, 0.25, 0.5]{places})"
+    expected = con.execute(f"SELECT g, {scalar} FROM r GROUP BY g ORDER BY g").fetchall()
+    rows = f"ldp.distance(x, m(), (SELECT list(k) FROM known AS k), metric := '{metric}').distance"
+    assert con.execute(f"SELECT g, {rows} FROM r GROUP BY g ORDER BY g").fetchall() == expected
+    listed = f"FROM ldp.distance(r, x, m(), [0.25, 0.25, 0.5], metric := '{metric}', by := g)"
+    assert con.execute(f"SELECT g, distance {listed} ORDER BY g").fetchall() == expected
+
+
+@pytest.mark.parametrize(
+    "shares",
+    ["[0.5, 0.5]", "NULL", "['a', 'b', 'c']", "[0.5, 0.5, NULL]", "[0.5, 0.5, 0.5]", "[{v: 1, s: 0.5}, {v: 1, s: 0.5}]",
+     "[{v: 2, s: 1.0}]", "[{v: 1, s: 'x'}]", "[]", "[{v: NULL, s: 1.0}]", "3", "[0.5, 0.5, 0.0], metric := 'none'"],
+)  # fmt: skip
+def test_what_are_no_known_shares_is_refused(con: DuckDBPyConnection, shares: str) -> None:
+    with pytest.raises(duckdb.Error, match=r"\[LDP103\].* Hint: "):
+        con.execute(f"SELECT ldp.distance(1, ldp.krr(2, [1, 3, 9]), {shares})")

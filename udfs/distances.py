@@ -10,29 +10,19 @@ import pyarrow as pa
 from ldpsql.functions import (
     MECHANISMS,
     Column,
-    Line,
     Macros,
     Scalar,
     Settings,
     Texts,
     Wholes,
-    check_ordered,
     distances,
     family,
     guarded,
     hookimpl,
     plain,
     python_value,
-    scale_of,
 )
-from ldpsql.mechanisms import InvalidParameter, Mechanism, MetricLdp, certify, certify_values
-
-_PLAIN = {
-    "total_variation": distances.total_variation,
-    "js_divergence": distances.js_divergence,
-    "mse": distances.mse,
-    "mae": distances.mae,
-}
+from ldpsql.mechanisms import InvalidParameter
 
 
 @guarded
@@ -48,31 +38,11 @@ def _distance(name: str, p: pa.Scalar, q: pa.Scalar, arguments: list[Any]) -> fl
         return None
     if None not in (_values(p), _values(q)) and _values(p) != _values(q):
         raise InvalidParameter("these are estimates over different values", "compare estimates of one mechanism's domain")
-    a, b = _shares(p), _shares(q)
-    if name in _PLAIN:
-        return _PLAIN[name](a, b)
     mechanism = None if arguments[0] is None else MECHANISMS.thing(arguments[0])
-    if name == "emd":
-        return _emd(a, b, mechanism)
-    power = arguments[1]
+    power = 1.0 if arguments[1] is None else arguments[1]
     if family(pa.scalar(power).type) != "number":
         raise InvalidParameter("power must be a number of at least 1", "1 gives the earth mover's distance")
-    return distances.wasserstein(a, b, float(power), _places(mechanism))
-
-
-def _emd(p: np.ndarray, q: np.ndarray, mechanism: Mechanism | None) -> float:
-    claim = certify(mechanism).certificate.claim if mechanism else None
-    if isinstance(claim, MetricLdp) and not isinstance(claim.metric, Line):
-        return distances.emd(p, q, claim.metric)
-    return distances.wasserstein(p, q, at=_places(mechanism))
-
-
-def _places(mechanism: Mechanism | None) -> np.ndarray | None:
-    """Return where the values of a mechanism lie on the line."""
-    if mechanism is None:
-        return None
-    check_ordered(mechanism)
-    return scale_of(certify_values(mechanism).values)
+    return distances.distance(name, _shares(p), _shares(q), mechanism, float(power))
 
 
 def _values(distribution: pa.Scalar) -> list[Any] | None:

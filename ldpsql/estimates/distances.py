@@ -6,10 +6,45 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.conditions import values_of
+from ldpsql.estimates.scale import check_ordered, scale_of
+from ldpsql.inference.counting import ReportSource
 from ldpsql.inference.operators import Floats
-from ldpsql.privacy.claims import Line, Metric
+from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.privacy.claims import Line, Metric, MetricLdp
 
+DISTANCES = ("total_variation", "js_divergence", "mse", "mae", "emd", "wasserstein")
 TOLERANCE = 1e-6  # by which shares may miss 0 and their sum 1
+
+
+def distance(
+    name: str, p: ArrayLike, q: ArrayLike, source: Mechanism | ReportSource | None = None, power: float = 1.0
+) -> float:
+    """Return the distance of a name among `DISTANCES`.
+
+    Args:
+        name: the name.
+        p: a distribution; ``mse`` and ``mae`` take any finite numbers.
+        q: the other one.
+        source: what drew the reports, whose values are as far apart as `emd` and `wasserstein` say; without it, one unit.
+        power: the power of `wasserstein`.
+
+    Raises:
+        InvalidParameter: if there is no such distance, or these have none.
+
+    """
+    plain = {"total_variation": total_variation, "js_divergence": js_divergence, "mse": mse, "mae": mae}
+    if name not in DISTANCES:
+        raise InvalidParameter("there is no such distance", f"one of {', '.join(DISTANCES)}")
+    if name in plain:
+        return plain[name](p, q)
+    claim = certify(source).certificate.claim if isinstance(source, Mechanism) else None
+    if name == "emd" and isinstance(claim, MetricLdp) and not isinstance(claim.metric, Line):
+        return emd(p, q, claim.metric)
+    if source is not None:
+        check_ordered(source)
+    at = None if source is None else scale_of(values_of(source))
+    return wasserstein(p, q, power if name == "wasserstein" else 1.0, at)
 
 
 def total_variation(p: ArrayLike, q: ArrayLike) -> float:

@@ -12,6 +12,7 @@ from ldpsql.estimates.bootstrap import SimulatedError, Simulation, simulated_err
 from ldpsql.estimates.conditions import TableCells, condition, named_place
 from ldpsql.estimates.contrasts import Contrast, number_of, share_of
 from ldpsql.estimates.diagnosis import Diagnosis
+from ldpsql.estimates.distances import distance
 from ldpsql.estimates.estimate import Estimate, Estimates
 from ldpsql.estimates.fitting import estimator_of_top
 from ldpsql.estimates.independence import Columns, two_columns
@@ -48,7 +49,7 @@ __all__ = [
     "Diagnosis", "Domain", "Estimate", "Estimates", "Fields", "Functional", "GroupedCounts", "InvalidParameter", "Kind",
     "Lines", "Margin", "Mean", "Measure", "Quantile", "Question", "QuestionOfColumn", "RangeShare", "RangeShares",
     "RectangleShares", "Share", "SimulatedError", "Simulation", "Source", "TableCells", "Variance", "bound_of", "check_grid",
-    "check_ordered", "checked_count", "condition", "estimator_of_top", "fields_of", "hookimpl", "is_table", "margin_of",
-    "named_place", "number_of", "of_lists", "python_value", "share_of", "simulated_errors", "tops", "two_columns",
-    "without_impossible",
+    "check_ordered", "checked_count", "condition", "distance", "estimator_of_top", "fields_of", "hookimpl", "is_table",
+    "margin_of", "named_place", "number_of", "of_lists", "python_value", "share_of", "simulated_errors", "tops",
+    "two_columns", "without_impossible",
 ]  # fmt: skip

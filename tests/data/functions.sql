@@ -49,7 +49,8 @@
 -- @numbers BOOLEAN: whether the perturbed column is a number with one coefficient, instead of one for each value
 -- @interactions BOOLEAN: whether to add products of the perturbed and the raw columns
 -- @estimators VARCHAR[]: the estimators to compare
--- @metric VARCHAR: the error: `'mae'`, `'mse'`, `'total_variation'`, `'wasserstein'`, `'mean'` or `'variance'`
+-- @metric VARCHAR: `'mae'`, `'mse'`, `'total_variation'` or `'wasserstein'`; for `compare_estimators` also `'mean'` or `'variance'`, for `distance` also `'emd'` or `'js_divergence'`
+-- @shares list: a share for each value, or rows with a value and its share, such as `(SELECT list(c) FROM census AS c)` in an aggregate
 -- @runs INTEGER: the number of simulations
 -- @power DOUBLE: the power of the distance, 1 or more
 -- @size INTEGER: how many numbers or values there are, or cells of a grid
@@ -204,6 +205,8 @@ SELECT ldp.merge(counts) AS counts FROM (SELECT ldp.counts(city) AS counts FROM 
 SELECT unnest(ldp.diagnose(city, city())) FROM reports;
 -- compare_estimators ~error ~std_error
 SELECT estimator, error, std_error FROM ldp.compare_estimators(reports, city, city(), ['ibu', 'inv'], runs := 20);
+-- distance
+FROM ldp.distance(reports, city, city(), [0.5, 0.25, 0.25], by := region);
 -- total_variation
 SELECT ldp.total_variation([0.5, 0.5], [0.7, 0.3]) AS distance;
 -- js_divergence
