@@ -18,10 +18,11 @@ import ldpsql
 from benchmarks.figures import Figure, at_least, at_most
 from ldpsql import Likelihood
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
-from ldpsql.functions import Functional, Mean, Quantile, RangeShare, Variance, registry
+from ldpsql.functions import registry
 from ldpsql.inference.counting import column_likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.questions import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.testing import operator_of
 
 TRUTH = np.array([30, 20, 12, 9, 7, 5, 4, 3, 2, 2, 1.5, 1, 1, 0.5, 0.5, 0.5, 1, 0, 0, 0]) / 100

@@ -15,11 +15,12 @@ import ldpsql
 from benchmarks.figures import Figure, against, at_most, in_turns
 from ldpsql import Mechanism
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
-from ldpsql.functions import Functional, Mean, Quantile, Variance, registry
+from ldpsql.functions import registry
 from ldpsql.inference.counting import column_likelihood
 from ldpsql.inference.mixed import Mixed
 from ldpsql.inference.operators import Floats, StackOperator
 from ldpsql.mechanisms.base import certify
+from ldpsql.questions import Functional, Mean, Quantile, Variance
 from ldpsql.testing import estimate_counts, operator_of
 
 GROUPS = 200

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from benchmarks.figures import Figure, at_least, at_most
 from ldpsql.estimates.linear import _bounded
-from ldpsql.functions import Mean, Quantile, RangeShare, registry
+from ldpsql.functions import registry
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Operator
+from ldpsql.questions import Mean, Quantile, RangeShare
 from ldpsql.testing import estimate_counts, operator_of
 
 N = 100_000

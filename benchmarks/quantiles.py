@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from benchmarks.figures import Figure, at_most
 from ldpsql.estimates.estimate import Estimates
-from ldpsql.functions import Quantile, RangeShare, registry
+from ldpsql.functions import registry
 from ldpsql.inference.operators import Floats
+from ldpsql.questions import Quantile, RangeShare
 from ldpsql.testing import estimate_counts, operator_of
 
 N, GROUPS = 100_000, 100

@@ -72,8 +72,6 @@ from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.sql_struct import as_struct, columns_of, reports_type, struct_sql, values_type
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import (
-    BadCounts,
-    InternalError,
     InvalidSpec,
     KeyUnusable,
     MechanismUnrecorded,
@@ -86,27 +84,22 @@ from ldpsql.estimates import distances
 from ldpsql.estimates.bootstrap import (
     OF_PLACES,
     MetricName,
-    Simulation,
     compare_simulated,
     metric_named,
 )
-from ldpsql.estimates.conditions import condition, named_place, values_of
+from ldpsql.estimates.conditions import named_place, values_of
 from ldpsql.estimates.contrasts import difference
-from ldpsql.estimates.estimate import Estimate, Estimates, check_single, check_size, estimated
+from ldpsql.estimates.estimate import check_single, check_size, estimated
 from ldpsql.estimates.fitting import estimator_of_shares
-from ldpsql.estimates.measures import FIELDS, Functional
+from ldpsql.estimates.measures import FIELDS
 from ldpsql.estimates.rappor_files import collection_shares
 from ldpsql.estimates.recommending import Candidate
-from ldpsql.estimates.rectangles import RectangleShares
-from ldpsql.estimates.scale import check_ordered, scale_of
-from ldpsql.estimates.spans import RangeShare, RangeShares
+from ldpsql.estimates.scale import scale_of
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
-from ldpsql.estimates.tables import Margin, Mean, Quantile, Share, Variance
-from ldpsql.estimates.top import tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports
-from ldpsql.inference.counts import GroupedCounts, weighed
+from ldpsql.inference.counts import weighed
 from ldpsql.inference.mixed import Mixed, Perturbed, Repeated
 from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.ledger.guard import (
@@ -132,7 +125,7 @@ from ldpsql.outcomes import by_value, corrected, moments, regression
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value
 from ldpsql.places import pattern_of
 from ldpsql.privacy.claims import Line
-from ldpsql.privic import Step, Summary, full_prior, step
+from ldpsql.privic import Summary, full_prior, step
 from ldpsql.quoting import fields_of, quoted, text_literal
 from ldpsql.registry.agreement import check_typed, read_source, recorded_in_type, records_in, values_type_of
 from ldpsql.registry.documents import document_text
@@ -175,29 +168,21 @@ __all__ = [
     "SOURCES",
     "STATEMENTS",
     "AnalyticAudit",
-    "BadCounts",
     "Booleans",
     "Candidate",
     "CertifiedMechanism",
     "Column",
     "Doubles",
     "Drawn",
-    "Estimate",
-    "Estimates",
     "Finding",
-    "Functional",
-    "GroupedCounts",
     "Handles",
     "HeavyHitter",
     "HeavyHitters",
-    "InternalError",
     "InvalidSpec",
     "KeyUnusable",
     "Line",
     "Lists",
     "Macros",
-    "Margin",
-    "Mean",
     "MechanismUnrecorded",
     "MetricName",
     "Mixed",
@@ -207,29 +192,21 @@ __all__ = [
     "OutsideDomain",
     "Perturbed",
     "PlannedTable",
-    "Quantile",
-    "RangeShare",
-    "RangeShares",
-    "RectangleShares",
     "Region",
     "Registry",
     "Repeated",
     "Scalar",
     "SetDiagnosis",
     "Settings",
-    "Share",
     "Shuffled",
-    "Simulation",
     "SomeColumns",
     "Spec",
     "Statements",
-    "Step",
     "Summary",
     "Takes",
     "TextLists",
     "Texts",
     "ToColumn",
-    "Variance",
     "WholeLists",
     "Wholes",
     "WrongType",
@@ -247,7 +224,6 @@ __all__ = [
     "check_epsilon",
     "check_files",
     "check_listed",
-    "check_ordered",
     "check_reports",
     "check_single",
     "check_size",
@@ -258,7 +234,6 @@ __all__ = [
     "columns_of",
     "compare_comments",
     "compare_simulated",
-    "condition",
     "corrected",
     "counted_by_form",
     "counts_of",
@@ -349,7 +324,6 @@ __all__ = [
     "structs_with",
     "text_literal",
     "too_many_reports",
-    "tops",
     "type_of",
     "type_of_reports",
     "values_of",

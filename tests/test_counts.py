@@ -19,7 +19,8 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Counts, merge, partial_counts, partial_supports
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidParameter, NoReports, UnknownName
-from ldpsql.functions import SHARES, GroupedCounts
+from ldpsql.functions import SHARES
+from ldpsql.questions import GroupedCounts
 
 CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]
 MECHANISMS = {

@@ -12,8 +12,9 @@ from duckdb import DuckDBPyConnection, Error
 from ldpsql import Status
 from ldpsql.errors import OutOfTime
 from ldpsql.estimators import check
-from ldpsql.functions import Mean, Quantile, RangeShare, registry
+from ldpsql.functions import registry
 from ldpsql.inference.deadline import soonest, until
+from ldpsql.questions import Mean, Quantile, RangeShare
 from ldpsql.testing import estimate_counts, operator_of
 
 

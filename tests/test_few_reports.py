@@ -9,7 +9,8 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import partial_supports
-from ldpsql.functions import ROW, Mean, RangeShare, Variance, registry
+from ldpsql.functions import ROW, registry
+from ldpsql.questions import Mean, RangeShare, Variance
 from ldpsql.testing import estimate_counts
 
 ESTIMATORS = ("inv", "inv_n", "inv_p", "base_cut", "ibu", "pool", "empirical_bayes", "corrected_em", "em_mr", "ems")

@@ -16,10 +16,11 @@ from ldpsql import Estimator, Likelihood, Mechanism, certify
 from ldpsql.channels import SetChannel
 from ldpsql.estimates import spans
 from ldpsql.estimates.estimate import estimate_likelihood
-from ldpsql.functions import Estimates, Functional, Mean, Quantile, RangeShare, Variance, registry
+from ldpsql.functions import registry
 from ldpsql.inference.operators import SupportOperator, packed
 from ldpsql.inference.operators.weights import tangent_inverse, tangent_solve
 from ldpsql.inference.score_intervals import known_law, log_p_within
+from ldpsql.questions import Estimates, Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.testing import estimate_counts, operator_of
 from tests import seeds
 

@@ -20,7 +20,7 @@ import ldpsql
 from ldpsql import Epsilon, KeepOrSpread, Mechanism, certify
 from ldpsql.errors import MissingValue, OutsideDomain, WrongType
 from ldpsql.estimates.bands import Band
-from ldpsql.functions import Estimates, Mean, Quantile, RangeShare, RangeShares, fingerprint, registry
+from ldpsql.functions import fingerprint, registry
 from ldpsql.inference.operators import Ranges
 from ldpsql.inference.operators.ranges import Parents, Tree, range_variances
 from ldpsql.mechanisms import (
@@ -36,6 +36,7 @@ from ldpsql.mechanisms import (
     response_to,
 )
 from ldpsql.mechanisms.trees import range_error, scatter
+from ldpsql.questions import Estimates, Mean, Quantile, RangeShare, RangeShares
 from ldpsql.testing import certificate, check_mechanism, estimate_counts, operator_of
 from tests import seeds
 

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from ldpsql import Domain, Likelihood, certify
-from ldpsql.functions import Estimates, GroupedCounts, Mean, Mixed, Perturbed, Repeated, estimated, registry
+from ldpsql.functions import Mixed, Perturbed, Repeated, estimated, registry
 from ldpsql.inference.operators import ProductOperator
+from ldpsql.questions import Estimates, GroupedCounts, Mean
 from ldpsql.testing import DenseOperator, operator_of
 from tests import seeds
 

@@ -11,9 +11,10 @@ from scipy.special import ndtr
 
 from ldpsql import Likelihood, Mechanism, estimate
 from ldpsql.estimates.linear import Linear, _bounded
-from ldpsql.functions import Functional, Mean, Quantile, RangeShare, Variance, registry
+from ldpsql.functions import registry
 from ldpsql.inference.operators.weights import ReportWeights
 from ldpsql.inference.score_intervals import deviations, half_width
+from ldpsql.questions import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.testing import DenseOperator, estimate_counts, operator_of
 from tests import seeds
 

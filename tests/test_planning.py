@@ -18,9 +18,10 @@ from scipy.stats import chi2
 import ldpsql
 from ldpsql import Epsilon, KeepOrSpread, certify
 from ldpsql.errors import InvalidEpsilon, InvalidParameter
-from ldpsql.functions import Mean, registry
+from ldpsql.functions import registry
 from ldpsql.mechanisms import OrthogonalHash, best_squares, counts_of_squares, hash_symbols, prime_power
 from ldpsql.mechanisms.trees import rectangle_error, scatter
+from ldpsql.questions import Mean
 from ldpsql.testing import estimate_counts, operator_of
 from tests.commands import printed, rows, run
 

@@ -18,9 +18,10 @@ import ldpsql
 from ldpsql import Epsilon, Estimate, KeepOrSpread, Mechanism, certify
 from ldpsql.errors import InvalidDomain, InvalidParameter, OutsideDomain
 from ldpsql.estimates.rectangles import Rectangle
-from ldpsql.functions import Estimates, RectangleShares, Region, registry
+from ldpsql.functions import Region, registry
 from ldpsql.mechanisms import Levels, PureLdp, best_squares, counts_of_squares
 from ldpsql.mechanisms.trees import rectangle_error, scatter
+from ldpsql.questions import Estimates, RectangleShares
 from ldpsql.testing import check_mechanism, estimate_counts, operator_of
 from tests import seeds
 from tests.commands import run

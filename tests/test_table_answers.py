@@ -17,8 +17,8 @@ from ldpsql.estimates.answers import Answer
 from ldpsql.estimates.conditions import condition, python_scalar
 from ldpsql.estimates.ratios import Pair, Two, differences_within, fieller, statistic
 from ldpsql.estimators import Floats
-from ldpsql.functions import Estimates, Share, difference, registry
-from ldpsql.questions import Columns, TableCells
+from ldpsql.functions import difference, registry
+from ldpsql.questions import Columns, Estimates, Share, TableCells
 from ldpsql.testing import estimate_counts, operator_of
 from tests.seeds import generator
 

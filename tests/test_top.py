@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 import ldpsql
 from ldpsql.errors import InvalidParameter
-from ldpsql.functions import registry, tops
+from ldpsql.functions import registry
 from ldpsql.inference.score_intervals import deviations, exact_ends
+from ldpsql.questions import tops
 from ldpsql.testing import estimate_counts, operator_of
 from tests import seeds
 from tests.commands import run

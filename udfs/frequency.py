@@ -14,7 +14,6 @@ from ldpsql.functions import (
     MECHANISMS,
     SOURCES,
     Column,
-    GroupedCounts,
     Handles,
     Lists,
     Macros,
@@ -42,6 +41,7 @@ from ldpsql.functions import (
     weighed_by,
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism
+from ldpsql.questions import GroupedCounts
 
 _NAME = r'(?:(\w+)|"((?:[^"]|"")*)")'
 _COLUMN = re.compile(rf"{_NAME} := (?:{_NAME}\.)*{_NAME}(?:, |\)$)")

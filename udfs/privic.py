@@ -12,7 +12,6 @@ from ldpsql.functions import (
     MECHANISMS,
     AnalyticAudit,
     Column,
-    GroupedCounts,
     Macros,
     Scalar,
     Settings,
@@ -32,6 +31,7 @@ from ldpsql.functions import (
     struct_type,
 )
 from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, certify
+from ldpsql.questions import GroupedCounts
 
 _STEP_TYPE = f'STRUCT(theta DOUBLE[], {struct_fields(Summary)}, "certificate" {struct_type(AnalyticAudit)})'
 

@@ -18,13 +18,11 @@ from ldpsql.functions import (
     Column,
     Handles,
     Macros,
-    Mean,
     Registry,
     Scalar,
     Settings,
     TextLists,
     Texts,
-    Variance,
     aggregate,
     answering,
     as_structs,
@@ -48,7 +46,7 @@ from ldpsql.functions import (
     values_type_of,
     without_inversion,
 )
-from ldpsql.questions import TESTED, Asked, Estimates, Fields, Kind, Lines, Question
+from ldpsql.questions import TESTED, Asked, Estimates, Fields, Kind, Lines, Mean, Question, Variance
 
 _ASKED = "nsreoa"  # the fields of what is asked: name, source, record, estimator, its options, arguments
 

@@ -13,7 +13,8 @@ from scipy.stats import binom, norm
 import ldpsql
 from ldpsql import Counts, Estimate, KeyValueMechanism
 from ldpsql.errors import IllConditioned
-from ldpsql.functions import RangeShare, Variance, registry
+from ldpsql.functions import registry
+from ldpsql.questions import RangeShare, Variance
 from ldpsql.testing import enumerated
 from tests.laws.subjects import LISTED, Floats, mechanism, of_pairs, reports, truth
 
