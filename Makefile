@@ -130,8 +130,11 @@ $(SITE_STAMP): $(INSTALLED) | $(STAMP)
 	$(call beside,$(SITE),--constraint constraints.txt --editable '.[site]')
 	touch $(SITE_STAMP)
 
-site: $(SITE_STAMP)  ## build the documentation site in site/; a broken link fails
-	$(SITE)/bin/zensical build --clean --strict
+REPOSITORY ?= $(shell git config --get remote.origin.url | sed -n 's|^https://\([^/@]*@\)\?|https://|p')
+site: $(SITE_STAMP)  ## build the documentation site in site/, with a link to the repository; a broken link fails
+	sed 's|^\[project\]|&\nrepo_url = "$(REPOSITORY)"|' zensical.toml > .site.toml
+	$(SITE)/bin/zensical build --clean --strict --config-file .site.toml
+	rm .site.toml
 
 $(BENCH_STAMP): $(INSTALLED)
 	$(PYTHON) -m venv $(BENCH)
