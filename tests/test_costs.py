@@ -11,6 +11,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
+from ldpsql.channels import costs
 from ldpsql.errors import InvalidParameter
 
 _WIDE = "list_transform(range(1000), lambda i: list_transform(range(1000), lambda j: abs(i - j)))"
@@ -31,6 +32,21 @@ def test_work_beyond_the_limit_is_refused_with_a_remedy(con: DuckDBPyConnection,
     con.execute("CREATE TABLE zeros AS SELECT 0::BIGINT AS x FROM range(400000)")
     with pytest.raises(duckdb.Error, match=rf"LDP103\] .* would take .* limit is .*\. Hint: .*{remedy}"):
         con.execute(statement).fetchall()
+
+
+def test_work_that_takes_a_while_says_so_before_it_begins(
+    con: DuckDBPyConnection, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = "FROM ldp.channel(ldp.krr(1, range({}))) LIMIT 1"
+    con.execute(channel.format(30)).fetchall()
+    assert not caplog.messages
+    monkeypatch.setattr(costs, "SOON", 1e-9)
+    con.execute(channel.format(31)).fetchall()
+    assert any(re.fullmatch(r"a table of .* will take about \d+ seconds", said) for said in caplog.messages)
+    caplog.clear()
+    with pytest.raises(duckdb.Error, match="would take"):  # what is refused does not take a while
+        con.execute(channel.format(2000)).fetchall()
+    assert not [said for said in caplog.messages if "a table of" in said]
 
 
 def test_reports_that_take_too_much_memory_are_refused_in_python() -> None:

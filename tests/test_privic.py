@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -357,6 +358,7 @@ def test_the_command_line_collects_from_longitudes_and_latitudes(tmp_path: Path)
 
     first = run("--cycles", "2", "--format", "json")
     assert first.returncode == 0, first.stderr
+    assert re.findall(r"^cycle \d+ finished$", first.stderr, re.MULTILINE) == ["cycle 1 finished", "cycle 2 finished"]
     rows = json.loads(first.stdout)
     assert [(r["cycle"], r["reports"], r["status"]) for r in rows] == [(1, 1000, "certified"), (2, 2000, "certified")]
     assert rows[1]["total"] == pytest.approx(rows[0]["epsilon"] + rows[1]["epsilon"], abs=2e-6)
