@@ -86,18 +86,27 @@ def test_statements_remember_what_they_began_with_until_others_take_the_place() 
     statements.check("b", 1, 9)
 
 
-@pytest.mark.parametrize(
-    ("sql", "code", "hint"),
-    [
-        ("FROM people, LATERAL (SELECT ldp.perturb(people.city, city()) AS x)", "LDP903", "LATERAL"),
-        ("SELECT ldp.ibu(city, city) FROM people", "LDP104", "city()"),
-    ],
-)
-def test_the_command_line_says_what_to_write_instead(sql: str, code: str, hint: str) -> None:
-    setup = "CREATE TABLE people AS SELECT 'Lima' AS city; CREATE MACRO city() AS ldp.krr(1, ['Lima', 'Oslo'])"
-    explained = run("sql", ":memory:", "-c", f"{setup}; {sql}").stderr
-    assert f"[{code}]" in explained
-    assert hint in explained
+SETUP = "CREATE TABLE people AS SELECT 'Lima' AS city FROM range(400); CREATE MACRO city() AS ldp.krr(1, ['Lima', 'Oslo'])"
+LATERAL = "SELECT count(DISTINCT x) > 1 FROM people, LATERAL (SELECT ldp.perturb(people.city, city()) AS x)"
+
+
+def test_the_command_line_says_what_to_write_instead() -> None:
+    explained = run("sql", ":memory:", "-c", f"{SETUP}; SELECT ldp.ibu(city, city) FROM people").stderr
+    assert "[LDP104]" in explained
+    assert "city()" in explained
+
+
+@pytest.mark.skipif(duckdb.__version__ == "2.0.0", reason="DuckDB 2.0.0 fails")
+def test_lateral_draws_for_each_row(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE people AS SELECT 'Lima' AS city FROM range(400)")
+    assert con.execute(LATERAL).fetchall() == [(True,)]  # all 400 equal: less than 1e-54
+
+
+@pytest.mark.skipif(duckdb.__version__ != "2.0.0", reason="later versions of DuckDB draw")
+def test_what_duckdb_2_0_0_cannot_run_is_explained() -> None:
+    explained = run("sql", ":memory:", "-c", f"{SETUP}; {LATERAL}").stderr
+    assert "[LDP903]" in explained
+    assert "LATERAL" in explained
 
 
 ALIKE = [

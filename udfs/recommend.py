@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import pyarrow as pa
 
 from ldpsql.functions import (
@@ -36,9 +38,8 @@ def _answers(
     width, error = more
     if None in (question, steps, epsilons) or None in epsilons or (reports is None and error is None):
         raise InvalidParameter("a plan needs a question, numbers of reports and of values, and epsilons", "none may be NULL")
-    return recommend(
-        question, reports, steps, error=error, width=None if width is None else int(width), epsilons=epsilons
-    ).to_dicts()
+    columns = None if width is None else int(width) if isfinite(width) else 0  # which is no width
+    return recommend(question, reports, steps, error=error, width=columns, epsilons=epsilons).to_dicts()
 
 
 @hookimpl
