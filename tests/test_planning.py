@@ -294,3 +294,9 @@ def test_symbols_are_recommended_with_which_estimates_are_quicker_unless_little_
     errors = [promised(str(one), 1000, "3")["std_error"] for one in (usual, other)]
     assert errors[1] / errors[0] == pytest.approx(1 + int(said[3]) / 100, abs=0.006)
     assert not run("plan", "-n", "1000", "-k", "200", "-m", "olh", "--epsilon", "3").stderr  # few values
+
+
+@pytest.mark.parametrize(("question", "values", "width"), [("ranges", 2, None), ("rectangles", 4, 2), ("rectangles", 10, 2)])
+def test_ranges_of_two_values_have_errors_too(question: str, values: int, width: int | None) -> None:
+    planned = ldpsql.recommend(question, 1000, values, width=width, epsilons=["1"]).to_dicts()
+    assert all(0.01 < row["error"] < 0.5 for row in planned)  # 0.03 for the share of one of two values

@@ -24,7 +24,7 @@ _KEEP = re.compile(r"\bkeep\s*:?=", re.IGNORECASE)
 _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
     "unordered_map::at": (
         "DuckDB cannot run this statement",
-        "DuckDB 2.0.0 fails if LATERAL holds a function that draws and a column from outside: take a later version, or draw in the SELECT list",
+        "DuckDB 2.0.0 fails if LATERAL holds a function that draws and a column from outside: draw in the SELECT list",
     ),
     'The "structure" argument in function "from_json" must be a constant expression': (
         "a column or a subquery holds a mechanism as text",

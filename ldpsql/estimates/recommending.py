@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ldpsql.channels import SetChannel, Subsets
 from ldpsql.channels.costs import Cost
@@ -126,8 +127,7 @@ class Asked(NamedTuple):
         if self.width is None:
             return on_a_line(PlanQuestion(self.question), places(inputs or min(self.steps, FEW)))
         most = self.steps if inputs else round(FEW**0.5)
-        rows, columns = (places(min(size, most)) for size in self.shape)
-        return _on_a_grid(rows, columns)
+        return _on_a_grid(*(min(size, most) for size in self.shape))
 
 
 def places(count: int) -> Floats:
@@ -151,19 +151,24 @@ def on_a_line(question: PlanQuestion, u: Floats) -> Floats:
     if question is PlanQuestion.RANGES:
         few = _RANGES if len(u) <= FEW else _RANGES // 10
         one, other = (np.arange(1, few + 1) * step % 1.0 for step in (0.618034, 0.754878))  # spread evenly
-        low, high = np.minimum(one, other), np.maximum(one, other)
-        return ((u[:, None] >= low) & (u[:, None] <= high)).astype(np.float64)
+        return _inside(len(u), np.minimum(one, other), np.maximum(one, other)).astype(np.float64)
     ends = np.linspace(0.0, 1.0, 18)[1:-1] if question is PlanQuestion.DISTRIBUTION else _quartiles()[0]
     return (u[:, None] <= ends).astype(np.float64)
 
 
-def _on_a_grid(rows: Floats, columns: Floats) -> Floats:
+def _on_a_grid(rows: int, columns: int) -> Floats:
     """Return which cells of a grid lie in each of some rectangles, whose sides are spread evenly."""
-    few = _RANGES if len(rows) * len(columns) <= FEW else _RANGES // 10
+    few = _RANGES if rows * columns <= FEW else _RANGES // 10
     ends = np.arange(1, few + 1)[:, None] * _SIDES % 1.0
     south, north, west, east = np.concatenate([np.sort(ends[:, :2]), np.sort(ends[:, 2:])], axis=1).T
-    inside = [(u[:, None] >= low) & (u[:, None] <= high) for u, low, high in ((rows, south, north), (columns, west, east))]
-    return (inside[0][:, None] & inside[1]).reshape(-1, few).astype(np.float64)
+    inside = _inside(rows, south, north)[:, None] & _inside(columns, west, east)
+    return inside.reshape(-1, few).astype(np.float64)
+
+
+def _inside(count: int, low: Floats, high: Floats) -> NDArray[np.bool_]:
+    """Return whether the middle of each value lies in each range of a scale that so many values divide."""
+    middle = (np.arange(count)[:, None] + 0.5) / count
+    return np.asarray((middle >= low) & (middle <= high))
 
 
 def _quartiles() -> tuple[Floats, Floats]:
