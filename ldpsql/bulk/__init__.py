@@ -11,6 +11,7 @@ A run, from top to bottom:
     columns         perturbed by a mechanism, afresh or permanently, or kept
     charging        the charge of a run, before the first draw
     orders          the rows in random order, over buckets of scattered rows, or in that of the source
+    databases       tables of PostgreSQL and SQLite, as sources and as sinks
     sinks           files and tables; `staging`, the folder from which files are published by renaming
     fingerprints    the mechanism that drew a column, next to its reports
 What commands and `estimate` share:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -124,10 +124,18 @@ class Bill:
     """
 
     def __init__(
-        self, con: DuckDBPyConnection, charge: Charge | None, source: Source, projection: Projection, destination: str
+        self,
+        con: DuckDBPyConnection,
+        charge: Charge | None,
+        source: Source,
+        projection: Projection,
+        destination: str,
+        *,
+        tokens: Callable[[], set[str]] | None = None,
     ) -> None:
         self._con, self._charge = con, charge
         self._source, self._projection, self._destination = source, projection, destination
+        self._tokens = tokens or partial(written_tokens, con)
 
     def pay(self, *, again: bool, resume: bool, shuffled: bool) -> str:
         """Charge for the run, and return its token, an empty string without a ledger.
@@ -200,7 +208,7 @@ class Bill:
 
         Permanent reports are written again at no cost.
         """
-        charge, tokens, source = self._charge, written_tokens(self._con), self._source
+        charge, tokens, source = self._charge, self._tokens(), self._source
         if charge is None or not tokens or self._projection.permanent is not None:
             return ""
         options: dict[str, Any] = {"users": source.users[0] if source.users else None, "part": charge.part}
@@ -231,7 +239,7 @@ class Bill:
     def give_back(self, token: str, *, unseen: bool) -> None:
         """Give back what a run that failed paid; see `return_charge`."""
         if self._charge is not None:
-            return_charge(self._con, self._charge.ledger, token, unseen=unseen)
+            return_charge(self._tokens, self._charge.ledger, token, unseen=unseen)
 
     def publish(self, token: str) -> None:
         """Record that the reports are at their destination."""
@@ -240,11 +248,11 @@ class Bill:
                 self._charge.ledger.publish(self._charge.ledger.release_of(one))
 
 
-def return_charge(con: DuckDBPyConnection, ledger: Ledger, token: str, *, unseen: bool) -> None:
+def return_charge(tokens: Callable[[], set[str]], ledger: Ledger, token: str, *, unseen: bool) -> None:
     """Give back the charge of a run that failed, unless its reports are in a table or others may have seen them.
 
     Args:
-        con: the database into which the run wrote; it is not used unless ``unseen``.
+        tokens: returns those in the database into which the run wrote; it is not called unless ``unseen``.
         ledger: the ledger that was charged.
         token: the releases of the run.
         unseen: that only this run can have published the reports, in one transaction that has ended.
@@ -252,7 +260,7 @@ def return_charge(con: DuckDBPyConnection, ledger: Ledger, token: str, *, unseen
     """
     for one in token.split():
         with suppress(LdpError, duckdb.Error):  # the ledger or the database cannot be used: the release stays charged
-            if unseen and one in written_tokens(con):
+            if unseen and one in tokens():
                 ledger.publish(ledger.release_of(one))
             else:
                 ledger.give_back(one, unseen=unseen)

@@ -23,7 +23,8 @@ from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
 from ldpsql.bulk.columns import CompactProjection, Projection
-from ldpsql.bulk.sinks import Form, file_name, scratch_folder, write_table
+from ldpsql.bulk.databases import DatabaseSink
+from ldpsql.bulk.sinks import Form, TableSink, file_name, scratch_folder
 from ldpsql.bulk.sources import Part, Source
 from ldpsql.bulk.staging import Staging
 from ldpsql.channels import native
@@ -417,16 +418,16 @@ class Drawing:
             files: list[IO[bytes]] = [stack.enter_context(file.open("rb")) for file in staging.files("drawn")]
             self._meter.watch(lambda: self._write_shuffled(files, form, staging))
 
-    def into_table(self, verb: str, order: Order, then: Callable[[DuckDBPyConnection], None]) -> None:
-        """Draw all rows and write them by ``CREATE TABLE AS`` or ``INSERT INTO``; call ``then`` in the same transaction."""
+    def into_table(self, sink: TableSink | DatabaseSink, order: Order, then: Callable[[Any], None]) -> None:
+        """Draw all rows and write them into a table; call ``then`` in the transaction that does."""
         (part,) = self._source.parts
         if order == "keep":
-            self._meter.watch(lambda: write_table(self._con, self._reports(part, encoded=True), verb, then), _INTO_TABLE)
+            self._meter.watch(lambda: sink.write(self._reports(part, encoded=sink.encoded), then), _INTO_TABLE)
             return
         with TemporaryFile(dir=scratch_folder(self._con)) as file:
             self._meter.watch(lambda: self._scatter(part, file))
-            reports = self._shuffled(Scattered([file]), range(self.buckets), encoded=True)
-            self._meter.watch(lambda: write_table(self._con, reports, verb, then), _INTO_TABLE)
+            reports = self._shuffled(Scattered([file]), range(self.buckets), encoded=sink.encoded)
+            self._meter.watch(lambda: sink.write(reports, then), _INTO_TABLE)
 
     def _each_part(self, staging: Staging, kind: str, write: Callable[[Part, Path], None]) -> None:
         """Write each part that is not complete into a file of its own."""

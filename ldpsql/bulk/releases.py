@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -136,7 +137,7 @@ def _returned_if_nothing_was_drawn(con: DuckDBPyConnection, ledger: Ledger, char
         yield
     except BaseException:
         if guard.drawn <= 0:
-            return_charge(con, ledger, charged.token, unseen=True)
+            return_charge(partial(written_tokens, con), ledger, charged.token, unseen=True)
         raise
 
 

@@ -29,6 +29,7 @@ from ldpsql.bulk.charging import (
     permanent_of,
 )
 from ldpsql.bulk.columns import Columns, Permanent, Projection, by_column
+from ldpsql.bulk.databases import DatabaseSink
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.orders import Drawing, Meter, Order, Progress, check_order
 from ldpsql.bulk.sinks import Form, TableSink, destination_of
@@ -54,7 +55,7 @@ from ldpsql.errors.boundary import withheld, withheld_stream
 from ldpsql.ledger.configured import uncharged
 from ldpsql.ledger.permanent import Key
 from ldpsql.mechanisms.base import Mechanism
-from ldpsql.places import Place
+from ldpsql.places import Place, is_address
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import TablePolicy, check_policies, table_policy
 from ldpsql.sql.named import mechanism_of
@@ -248,20 +249,21 @@ class Plan:
             "permanent": permanent and [permanent.key.fingerprint, permanent.user, self.charge is not None],
         }
 
-    def into_table(self, sink: TableSink, *, resume: bool, progress: Progress | None) -> Run:
+    def into_table(self, sink: TableSink | DatabaseSink, *, resume: bool, progress: Progress | None) -> Run:
         """Charge, draw, and write a table in one transaction; a run that wrote its table before it was killed is published."""
-        bill = Bill(self.con, self.charge, self.source, self.projection, sink.place)
+        bill = Bill(self.con, self.charge, self.source, self.projection, sink.place, tokens=sink.tokens)
         if resume and (token := bill.written()):
             bill.publish(token)
             return Run(0, 0, 1, token)
         sink.check(self.source.named, self.projection.columns)
-        marking = Marking(self.con, sink.name, self.projection.uncertified)
+        mechanisms = self.projection.uncertified
+        marking = Marking(self.con, sink.name, mechanisms) if isinstance(sink, TableSink) else sink.marking(mechanisms)
         if sink.append:
             marking.check()
         token = bill.pay(again=sink.replace, resume=resume, shuffled=self.order == "random")
         drawing, committing = Drawing(self.con, self.source, self.projection, Meter(self.source.rows, progress)), False
 
-        def sign(cursor: DuckDBPyConnection) -> None:
+        def sign(cursor: Any) -> None:
             """Sign the table, and record in the ledger that COMMIT comes next: after it, others may see the reports."""
             nonlocal committing
             marking.write(cursor, token, appended=sink.append and sink.there)
@@ -269,7 +271,7 @@ class Plan:
             committing = True
 
         try:
-            drawing.into_table(sink.verb, self.order, sign)
+            drawing.into_table(sink, self.order, sign)
         except BaseException:
             bill.give_back(token, unseen=committing)
             raise
@@ -302,7 +304,8 @@ def perturb_copy(
     Args:
         con: finds tables, reads and writes files; the functions of ldpsql need not be attached.
         source: the name of a table or view; a Parquet, CSV, JSON or Arrow file, a pattern with ``*``, or a folder of Parquet
-            files, by its path or its URL, such as ``s3://bucket/people.parquet``; an Arrow or Polars frame or stream.
+            files, by its path or its URL, such as ``s3://bucket/people.parquet``; an Arrow or Polars frame or stream; the
+            address of a table of PostgreSQL or SQLite, such as ``postgresql://host/shop#people``.
         destination: ``*.parquet``, ``*.csv``, ``*.csv.gz``, ``*.json`` or ``*.arrow`` for one file, by its path or its URL; a
             path without suffix for a folder of Parquet files, which is drawn and resumed by input file, or by row groups of it.
         columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
@@ -364,7 +367,8 @@ def perturb_table(
     Args:
         con: the database; the functions of ldpsql need not be attached. A cursor writes the table, in a transaction of its own.
         source: as for `perturb_copy`.
-        into: the name of the table, ``name`` or ``schema.name``; without a schema, the connection's current one.
+        into: the name of the table, ``name`` or ``schema.name``; without a schema, the connection's current one. Or the address
+            of a table of PostgreSQL or SQLite, which that database writes in one transaction.
         columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
             The mechanism of a row, such as ``row(city=krr(...), age=...)``, stands for those of its columns.
         policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.
@@ -390,10 +394,14 @@ def perturb_table(
         InvalidParameter: if the arguments do not fit together, or one stands in the place of another.
 
     """
-    sink = TableSink(con, destination_of(into), replace=replace, append=append)
+    place = destination_of(into)
+    if is_address(place):
+        sink: TableSink | DatabaseSink = DatabaseSink(place, replace=replace, append=append)
+    else:
+        sink = TableSink(con, place, replace=replace, append=append)
     how: dict[str, Any] = {"permanent": permanent, "key": key, "user": user}
     if sink.there and not (replace or append or resume):
-        raise already_exists(into)
+        raise already_exists(place.partition("#")[2] if is_address(place) else place)
     plan = Plan.of(con, source, columns, policy=policy, keep=keep, order=order, charge=charge, **how)
     return plan.into_table(sink, resume=resume, progress=progress)
 

@@ -20,7 +20,7 @@ from ldpsql.domains.columns import shown_class
 from ldpsql.engine.identity import split, table_of
 from ldpsql.engine.interrupting import cursor_of, stopped_with, until_stopped
 from ldpsql.errors import DestinationRefused, InvalidParameter
-from ldpsql.places import Place
+from ldpsql.places import Place, is_address
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.reports import type_of
 
@@ -123,22 +123,6 @@ def file_name(number: int) -> str:
     return f"part-{number:05}"
 
 
-def write_table(
-    con: DuckDBPyConnection, reports: pa.RecordBatchReader, verb: str, then: Callable[[DuckDBPyConnection], None]
-) -> None:
-    """Write a stream into a table by ``CREATE TABLE name AS`` or ``INSERT INTO name``, and call ``then`` in its transaction."""
-    with cursor_of(con) as cursor:  # so that a result may be open on ``con``
-        cursor.execute("BEGIN")
-        try:
-            _run(cursor, reports, f"{verb} FROM {_STREAM}")
-            then(cursor)
-            cursor.execute("COMMIT")
-        except BaseException:
-            with suppress(duckdb.Error):  # a failed statement may have ended the transaction
-                cursor.execute("ROLLBACK")
-            raise
-
-
 def _run(con: DuckDBPyConnection, reports: pa.RecordBatchReader, statement: str) -> None:
     """Run a statement that reads the stream."""
     con.register(_STREAM, reports)
@@ -208,13 +192,15 @@ class TableSink:
 
     """
 
+    encoded = True  # text may come as a dictionary and positions in it
+
     def __init__(self, con: DuckDBPyConnection, into: str, *, replace: bool, append: bool) -> None:
         if replace and append:
             raise InvalidParameter("a table is either replaced or appended to", "choose one")
         self._con, self._into, self.name, self.replace, self.append = con, into, table_name(into), replace, append
         self.there, self.place = is_there(con, self.name), f"{database_of(con)} {into}"
         there = append and self.there
-        self.verb = f"INSERT INTO {self.name} BY NAME" if there else f"CREATE {'OR REPLACE ' * replace}TABLE {self.name} AS"
+        self._verb = f"INSERT INTO {self.name} BY NAME" if there else f"CREATE {'OR REPLACE ' * replace}TABLE {self.name} AS"
 
     def check(self, source: str, columns: Iterable[str]) -> None:
         """Check that the table can be written, by writing zero rows.
@@ -230,13 +216,14 @@ class TableSink:
         """
         if self.there and not (self.replace or self.append):
             raise already_exists(self._into)
-        if self.there and source and read_from(self._con, source) & read_from(self._con, self.name):
+        here = self.there and source and not is_address(source)
+        if here and read_from(self._con, source) & read_from(self._con, self.name):
             raise DestinationRefused("the destination is the source itself", "write the reports into another table")
         none = ", ".join(f"NULL AS {quoted(column)}" for column in columns)
         with cursor_of(self._con) as cursor:
             cursor.execute("BEGIN")
             try:
-                cursor.execute(f"{self.verb} SELECT {none} WHERE false")
+                cursor.execute(f"{self._verb} SELECT {none} WHERE false")
             except duckdb.Error:
                 refused = True
             else:
@@ -247,6 +234,23 @@ class TableSink:
                 "the reports cannot be written into this table",
                 "is the database open for writing, does the schema exist, and does an existing table have these columns?",
             )
+
+    def write(self, reports: pa.RecordBatchReader, then: Callable[[DuckDBPyConnection], None]) -> None:
+        """Write a stream into the table, and call ``then`` in its transaction before this is committed."""
+        with cursor_of(self._con) as cursor:  # so that a result may be open on the connection
+            cursor.execute("BEGIN")
+            try:
+                _run(cursor, reports, f"{self._verb} FROM {_STREAM}")
+                then(cursor)
+                cursor.execute("COMMIT")
+            except BaseException:
+                with suppress(duckdb.Error):  # a failed statement may have ended the transaction
+                    cursor.execute("ROLLBACK")
+                raise
+
+    def tokens(self) -> set[str]:
+        """Return the tokens of the releases that are in tables of the connection."""
+        return written_tokens(self._con)
 
 
 def write_token(cursor: DuckDBPyConnection, name: str, token: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,10 +20,16 @@ if TYPE_CHECKING:
 def perturb(
     source: Annotated[
         str,
-        typer.Argument(help="A Parquet, CSV, JSON or Arrow file, a pattern, a folder, a URL, or a table.", metavar="IN"),
+        typer.Argument(
+            help="A Parquet, CSV, JSON or Arrow file, a pattern, a folder, a URL, a table, or postgresql://host/shop#people.",
+            metavar="IN",
+        ),
     ],
     destination: Annotated[
-        str, typer.Argument(help="A file, a URL, a folder (no suffix), or with --table a table.", metavar="OUT")
+        str,
+        typer.Argument(
+            help="A file, a URL, a folder (no suffix), with --table a table, or postgresql://host/shop#reports.", metavar="OUT"
+        ),
     ],
     column: Annotated[
         list[str] | None,
@@ -67,25 +73,27 @@ def perturb(
 
     from ldpsql.bulk.run import perturb_copy, perturb_table
     from ldpsql.errors import InvalidParameter
+    from ldpsql.places import is_address
 
     columns = _columns(column or [], mechanism or [], policy)
     if policy is not None:
         if not table:
             raise InvalidParameter("a third name is the policy of a table, and needs --table", "a column is an option: -c city")
         table = database != ":memory:"
-    if (append and not table) or (partition_by and table):
+    elsewhere = is_address(destination)
+    if (append and not (table or elsewhere)) or (partition_by and (table or elsewhere)):
         raise InvalidParameter("--append is for tables, --partition-by for folders", "ldpsql perturb --help")
-    if table and database == ":memory:":
+    if table and not elsewhere and database == ":memory:":
         raise InvalidParameter("a table needs a database to stay in", "name it: --database warehouse.duckdb")
     charge = charge_of(ledger, dataset, part, user, permanent=permanent)
     options: dict[str, Any] = {"keep": keep or (), "replace": replace, "resume": resume, "order": order, "charge": charge}
     options |= {"policy": policy, "permanent": permanent, "key": key, "user": user if permanent else None}
     with (
         duckdb.connect(existing(database)) as con,
-        _reporting_interrupts(con if table else None, destination),
+        nullcontext() if elsewhere else _reporting_interrupts(con if table else None, destination),
         bar("rows") as progress,
     ):
-        if table:
+        if table or elsewhere:
             run = perturb_table(con, source, destination, columns, append=append, progress=progress, **options)
         else:
             folders = partition_by or ()

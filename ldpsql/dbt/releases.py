@@ -193,7 +193,7 @@ class Releases:
                 if succeeded:
                     self._ledger.publish(release)
                 else:
-                    return_charge(self._con, self._ledger, release.token, unseen=building.unseen)
+                    return_charge(partial(written_tokens, self._con), self._ledger, release.token, unseen=building.unseen)
         except LdpError as error:  # dbt has finished the model: the error can only be logged
             _LOG.error("%s: %s", unique_id, error)
 

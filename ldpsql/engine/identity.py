@@ -131,10 +131,10 @@ def without_secrets(name: str) -> str:
 def canonical(name: str) -> str:
     """Return a name as the ledger keeps it: lowercase and unquoted, unless it is a path; an address without its secrets."""
     name = without_secrets(name)
-    return name if _FILE.search(name) else _dotted(parts(name))
+    return name if _FILE.search(name) else dotted(parts(name))
 
 
-def _dotted(path: Iterable[str]) -> str:
+def dotted(path: Iterable[str]) -> str:
     """Return the parts of a name as one string, which `parts` reads back."""
     return ".".join(quoted(part) if set(part) & set('."') or _FILE.search(f".{part}") else part for part in path)
 
@@ -215,7 +215,7 @@ def identity_of_statement(cursor: DuckDBPyConnection, sql: str) -> Identity | No
         return None
     found = _identity(cursor, "a statement", scans, sql if _functions(scans) else "")
     words = {*_WORD.findall(sql.casefold()), *(part for text in _strings(sql) for part in parts(text))}
-    views = {_dotted(view) for view in _views(cursor) if view[-1] in words}
+    views = {dotted(view) for view in _views(cursor) if view[-1] in words}
     return replace(found, names=tuple(sorted({*found.names, *views})))
 
 
@@ -266,8 +266,8 @@ def _identity(cursor: DuckDBPyConnection, name: str, scans: list[tuple[str, str]
         files = files.union(*(_existing(string, folders) for string in strings))
     if not files and any(_READER.match(read) for read in _functions(scans) - _FRAMES):
         files = {COMPUTED}
-    base = {_dotted([databases[catalog][0], *rest]) for catalog, *rest in tables} | files
-    inodes = {_dotted([databases[catalog][1], *rest]) for catalog, *rest in tables if databases[catalog][1]}
+    base = {dotted([databases[catalog][0], *rest]) for catalog, *rest in tables} | files
+    inodes = {dotted([databases[catalog][1], *rest]) for catalog, *rest in tables if databases[catalog][1]}
     inodes |= {_inode(file) for file in files if os.path.isfile(file)}
     return Identity(name, tuple(sorted(base | inodes)), tuple(sorted(base)))
 
@@ -329,7 +329,7 @@ def _views(cursor: DuckDBPyConnection) -> list[tuple[str, ...]]:
 
 def _view(cursor: DuckDBPyConnection, name: str) -> str | None:
     """Return the whole name of the view that a name stands for, or None."""
-    return next((_dotted(view) for view in _views(cursor) if alike(name, _dotted(view))), None)
+    return next((dotted(view) for view in _views(cursor) if alike(name, dotted(view))), None)
 
 
 def _inode(file: str, *, changing: bool = False) -> str:

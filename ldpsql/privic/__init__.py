@@ -20,6 +20,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.charging import Charge, Charged, charge_of, return_charge
 from ldpsql.bulk.fingerprints import add_comment
+from ldpsql.bulk.sinks import written_tokens
 from ldpsql.bulk.sources import sql_of
 from ldpsql.domains.columns import plain
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_statement
@@ -444,7 +445,7 @@ def collect(
                 done.append(_unquoted(partial(_run_cycle, run, done, taken, stop=str(stop), then=then)))
             except BaseException:
                 if charge and release:
-                    return_charge(con, charge.ledger, release.token, unseen=False)
+                    return_charge(partial(written_tokens, con), charge.ledger, release.token, unseen=False)
                 raise
             if charge and release:
                 charge.ledger.publish(release)
