@@ -249,6 +249,14 @@ def test_held_out_steps_and_best_are_closer_to_the_truth_than_the_reports() -> N
     assert error["best"] < 0.5 * error["observed"]
 
 
+def test_the_curvature_of_a_corner_is_that_of_the_table_of_all_cells(capfd: pytest.CaptureFixture[str]) -> None:
+    channel, corner, weights = noise(50, 40, "4", 1), np.array([0, 1, 50]), RNG.uniform(1.0, 2.0, 2000)
+    table = channel.probabilities()[corner]
+    rough = PlaneOperator(channel).rough_curvature(weights, corner)
+    assert rough == pytest.approx((table * weights) @ table.T, rel=1e-3)  # without rare noise that reaches far
+    assert capfd.readouterr() == ("", "")  # of parts that noise does not reach, BLAS would print that they are empty
+
+
 def test_reports_with_two_epsilons_are_read_together(con: DuckDBPyConnection) -> None:
     levels = "{'far': ldp.planar_geometric(0.5, 70, 70), 'near': ldp.planar_geometric(2, 70, 70)}"
     con.execute(f"""CREATE TABLE mixed AS SELECT level, ldp.perturb_mixed(i % 100, level, {levels}) AS cell

@@ -119,6 +119,7 @@ def regressed(reports: Lists, rows: Lists, handles: Handles, options: _Fitted) -
 
 
 @guarded
+@one_thread
 def weights(reports: Column, handles: Handles, ofs: Column) -> pa.Array:
     """Return for each report a list of all values with the weight that the report has for each; NULL for NULL."""
     column, parts = plain(reports), []
@@ -133,6 +134,7 @@ def weights(reports: Column, handles: Handles, ofs: Column) -> pa.Array:
 
 
 @guarded
+@one_thread
 def unbiased(reports: Column, handles: Handles) -> pa.Array:
     """Return for each report a number whose expectation is the value behind it; NULL for NULL."""
     column, out = plain(reports), np.full(len(reports), np.nan)

@@ -187,6 +187,8 @@ class PlaneOperator(Operator):
             check()
             part = np.s_[down * _PART : (down + 1) * _PART, across * _PART : (across + 1) * _PART]
             near = np.flatnonzero(self._near(rows, down, 0) & self._near(columns, across, 1))
+            if not len(near):
+                continue  # BLAS prints that it got no columns
             upper = dsyrk(1.0, self._noise_from(rows[near], columns[near], part) * roots[part].ravel()[:, None], trans=1)
             out[np.ix_(near, near)] += upper + np.triu(upper, 1).T
         return out
