@@ -9,6 +9,7 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -129,7 +130,10 @@ class Place:
         installed = "SELECT 1 FROM duckdb_extensions() WHERE installed AND extension_name = ?"
         with con.cursor() as cursor:
             if not cursor.execute(installed, [_EXTENSIONS.get(self.scheme, "")]).fetchall():
-                con.register_filesystem(self.files_system())
+                files = self.files_system()
+                if type(files).modified is import_module("fsspec").AbstractFileSystem.modified:  # as on the web
+                    files.modified = lambda _: datetime.now(UTC)  # DuckDB asks when a file changed: read it anew
+                con.register_filesystem(files)
 
 
 def pattern_of(path: str) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import duckdb
@@ -122,6 +125,44 @@ def test_commands_take_urls(store: str, tmp_path: Path) -> None:
     refused = run("estimate", f"{url}/r.parquet", "town", cwd=tmp_path)
     assert refused.returncode != 0
     assert "there is no column named 'town'" in refused.stderr
+
+
+class Web(BaseHTTPRequestHandler):
+    """Serves one file in ranges, as servers on the web do."""
+
+    data = b""
+
+    def do_GET(self) -> None:
+        """Send the bytes that are asked for."""
+        first, last = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", f"bytes=0-{len(self.data)}")).groups()  # type: ignore[union-attr]
+        part = self.data[int(first) : int(last) + 1]
+        self.send_response(206 if "Range" in self.headers else 200)
+        self.send_header("Content-Range", f"bytes {first}-{int(first) + len(part) - 1}/{len(self.data)}")
+        self._send(part)
+
+    def do_HEAD(self) -> None:
+        """Send the size."""
+        self.send_response(200)
+        self._send(b"", len(self.data))
+
+    def _send(self, part: bytes, size: int | None = None) -> None:
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(len(part) if size is None else size))
+        self.end_headers()
+        self.wfile.write(part)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_file_on_the_web_is_a_source_though_nobody_knows_when_it_changed(con: DuckDBPyConnection, tmp_path: Path) -> None:
+    con.execute(f"COPY ({PEOPLE}) TO '{tmp_path}/people.parquet'")
+    Web.data = (tmp_path / "people.parquet").read_bytes()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Web) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/people.parquet"
+        assert ldpsql.perturb_table(con, url, "reports", {"city": CITY}).rows == ROWS
+        server.shutdown()
 
 
 def test_a_url_is_charged_under_its_name_without_secrets(base: str, con: DuckDBPyConnection, tmp_path: Path) -> None:
