@@ -10,6 +10,8 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -132,8 +134,15 @@ class Place:
             if not cursor.execute(installed, [_EXTENSIONS.get(self.scheme, "")]).fetchall():
                 files = self.files_system()
                 if type(files).modified is import_module("fsspec").AbstractFileSystem.modified:  # as on the web
-                    files.modified = lambda _: datetime.now(UTC)  # DuckDB asks when a file changed: read it anew
+                    files.modified = partial(_changed_at, files)
                 con.register_filesystem(files)
+
+
+def _changed_at(files: Any, url: str) -> datetime:
+    """Return a time that differs if the server says that the content does: DuckDB asks when a file changed."""
+    said = files.info(url)
+    marks = repr([said.get(name) for name in ("ETag", "Content-MD5", "Digest", "Last-Modified")])
+    return datetime.fromtimestamp(int.from_bytes(blake2b(marks.encode(), digest_size=4).digest()), UTC)
 
 
 def pattern_of(path: str) -> str:

@@ -147,6 +147,7 @@ class Web(BaseHTTPRequestHandler):
 
     def _send(self, part: bytes, size: int | None = None) -> None:
         self.send_header("Accept-Ranges", "bytes")
+        self.send_header("ETag", f'"{hash(self.data)}"')
         self.send_header("Content-Length", str(len(part) if size is None else size))
         self.end_headers()
         self.wfile.write(part)
@@ -155,13 +156,18 @@ class Web(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_a_file_on_the_web_is_a_source_though_nobody_knows_when_it_changed(con: DuckDBPyConnection, tmp_path: Path) -> None:
-    con.execute(f"COPY ({PEOPLE}) TO '{tmp_path}/people.parquet'")
-    Web.data = (tmp_path / "people.parquet").read_bytes()
+def test_a_file_on_the_web_is_a_source_and_is_read_anew_if_it_changed(con: DuckDBPyConnection, tmp_path: Path) -> None:
+    for number, name in enumerate(("people", "others")):
+        con.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT {number} AS number, * FROM ({PEOPLE})")
+        con.execute(f"COPY {name} TO '{tmp_path}/{name}.parquet' (COMPRESSION uncompressed)")
+    before, after = ((tmp_path / f"{name}.parquet").read_bytes() for name in ("people", "others"))
+    assert len(before) == len(after)
     with ThreadingHTTPServer(("127.0.0.1", 0), Web) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/people.parquet"
-        assert ldpsql.perturb_table(con, url, "reports", {"city": CITY}).rows == ROWS
+        for number, Web.data in enumerate((before, after)):
+            assert ldpsql.perturb_table(con, url, "reports", {"city": CITY}, keep=["number"], replace=True).rows == ROWS
+            assert con.sql("SELECT DISTINCT number FROM reports").fetchall() == [(number,)]
         server.shutdown()
 
 
