@@ -78,7 +78,7 @@ def test_a_query_solves_each_likelihood_once(con: DuckDBPyConnection, solved: Co
             f"ldp.quantile(r, m(), 0.5, {named}) FROM r WHERE g < {groups} GROUP BY g"
         ).fetchall()
         assert len(rows) == groups
-        assert set(solved.values()) == {1}, name
+        assert set(solved.values()) == {1} or (name == "inv" and not solved), name  # an inversion may need no maximum
 
 
 def test_a_maximum_found_for_one_estimator_serves_the_others(solved: Counter[bytes]) -> None:

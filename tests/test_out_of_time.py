@@ -79,7 +79,7 @@ def test_best_says_what_it_had_no_time_to_compare(wound: Clock) -> None:
     each = [within(looks, wound, column, of, estimator="best").diagnosis for looks in (4, 6, 8, 10, 20, 40, 80)]
     reasons = {diagnosis.reason.rpartition("; ")[2] for diagnosis in each}
     assert "there was no time to compare it with others" in reasons
-    assert any(reason.startswith("there was no time to compare ems(") for reason in reasons)
+    assert any(reason.startswith("there was no time to compare ") and "ems(" in reason for reason in reasons)
     assert {diagnosis.status for diagnosis in each} == {"out of time"}
     assert within(100_000, wound, column, of, estimator="best").diagnosis.status == "regularised"
 

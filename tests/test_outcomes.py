@@ -254,7 +254,8 @@ def test_what_cannot_be_asked_is_refused(con: DuckDBPyConnection, options: str) 
 
 def test_a_regression_in_python_and_on_the_command_line_is_that_of_sql(con: DuckDBPyConnection, tmp_path: Path) -> None:
     con.execute(
-        f"CREATE OR REPLACE TABLE drawn AS SELECT *, y > 10 AS late, ldp.perturb(v, {KRR}) AS report FROM people, range(40)"
+        "CREATE OR REPLACE TABLE drawn AS SELECT people.*, y + 3 * (i % 5) > 16 AS late, "  # both occur with each value
+        f"ldp.perturb(v, {KRR}) AS report FROM people, range(400) t(i)"
     )
     file, mechanism = str(tmp_path / "drawn.parquet"), KRR.removeprefix("ldp.")
     con.execute(f"COPY drawn TO '{file}'")
@@ -264,7 +265,7 @@ def test_a_regression_in_python_and_on_the_command_line_is_that_of_sql(con: Duck
         options = {"mechanism": mechanism, "weight": "w", "family": family}
         for reports in (file, con.table("drawn").to_arrow_table()):
             fit = ldpsql.regression(reports, "report", y, ["x"], **options)
-            assert fit.reports == 2400
+            assert fit.reports == 24_000
             assert "estimate (interval)" in str(fit)
             for row in fit.to_polars().rows():
                 assert row[1:] == pytest.approx(own[row[0].replace("report", "value")], rel=1e-6, abs=1e-9)
