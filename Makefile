@@ -132,9 +132,8 @@ $(SITE_STAMP): $(INSTALLED) | $(STAMP)
 
 REPOSITORY ?= $(shell git config --get remote.origin.url | sed -n 's|^https://\([^/@]*@\)\?|https://|p')
 site: $(SITE_STAMP)  ## build the documentation site in site/, with a link to the repository; a broken link fails
-	sed 's|^\[project\]|&\nrepo_url = "$(REPOSITORY)"|' zensical.toml > .site.toml
+	trap 'rm .site.toml' EXIT; sed 's|^\[project\]|&\nrepo_url = "$(REPOSITORY)"|' zensical.toml > .site.toml; \
 	$(SITE)/bin/zensical build --clean --strict --config-file .site.toml
-	rm .site.toml
 
 $(BENCH_STAMP): $(INSTALLED)
 	$(PYTHON) -m venv $(BENCH)
