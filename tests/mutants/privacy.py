@@ -171,8 +171,8 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/bulk/orders.py",
-        "            reports = self._shuffled(Scattered([file]), range(self.buckets), encoded=True)",
-        "            reports = self._reports(part, encoded=True)",
+        "            reports = self._shuffled(Scattered([file]), range(self.buckets), encoded=sink.encoded)",
+        "            reports = self._reports(part, encoded=sink.encoded)",
         "a table is written in the order of its source",
         "tests/test_shuffling.py::test_a_table_says_nothing_by_its_order_either",
     ),
