@@ -47,7 +47,7 @@ def times(rows: int) -> list[Figure]:
     what = f"{rows:,} rows, {GROUPS} groups, K=4"
     return [
         at_most(f"{what}: ldp.sums / plain GROUP BY with the same sums, CPU", sums / plain, 1.6),
-        at_most(f"{what}: FROM ldp.outcome / plain GROUP BY with the same sums, CPU", answer / plain, 3.0),
+        at_most(f"{what}: FROM ldp.outcome / plain GROUP BY with the same sums, CPU", answer / plain, 2.5),
     ]
 
 
