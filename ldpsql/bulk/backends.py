@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 N = "ldp n"  # the column of the numbers of rows, or of the sums of their weights; no column of a user has this name
 MOST_CELLS = 20_000_000  # combinations of groups and reports that are fetched
-_MANY = 100_000  # such combinations from which on a warning says so if they are no fewer than half of the rows
+_MANY = 100_000  # combinations from which on a warning follows if they are at least half of the rows
 _PART = "c{}"  # the columns of the query: in some engines, names do not differ by their case
 
 
@@ -48,7 +48,7 @@ def recorded_in(table: Table, column: str) -> Fingerprints | None:
     kind = table[column].type() if column in table.columns else None
     if kind is not None and kind.is_struct() and is_record(kind.to_pyarrow()):
         return of_text(kind.names[0])
-    import ibis.expr.operations as ops  # noqa: PLC0415  # an extra, which whoever has a table of it has imported
+    import ibis.expr.operations as ops  # noqa: PLC0415  # an extra, imported by the user of such a table
 
     backend, found = _backend(table), NONE
     comments = _COMMENTS.get(backend.name)

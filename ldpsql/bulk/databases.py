@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -439,20 +440,29 @@ def _stream(con: Any, database: Database, wanted: list[str], condition: str = ""
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
+def _replaced(refusal: type[LdpError], problem: str, hint: str) -> Iterator[None]:
     """Replace an error of the driver within a ``with`` block, whose message may hold values."""
     try:
         yield
-    except (LdpError, GeneratorExit):
+    except LdpError:
         raise
     except Exception:  # noqa: BLE001  # whatever the driver raises
         failed = True
     else:
         failed = False
     if failed:
-        raise SourceRefused(
-            "the database stopped answering, or refused to read the table", "may you read it? is it still there?"
-        )
+        raise refusal(problem, hint)
+
+
+_reading = partial(
+    _replaced,
+    SourceRefused,
+    "the database stopped answering, or refused to read the table",
+    "may you read it? is it still there?",
+)
+_writing = partial(
+    _replaced, DestinationRefused, "the database cannot be written", "is it there, and may you create tables in the schema?"
+)
 
 
 @dataclass(frozen=True)
@@ -560,20 +570,6 @@ class DatabaseSink:
             if self._transaction and not self._database.ended(con, self._transaction):
                 raise UnfinishedRun("the server has not ended the transaction of this run", "run again with --resume")
             return self._database.tokens(con)
-
-
-@contextmanager
-def _writing() -> Iterator[None]:
-    try:
-        yield
-    except LdpError:
-        raise
-    except Exception:  # noqa: BLE001  # whatever the driver raises
-        failed = True
-    else:
-        failed = False
-    if failed:
-        raise DestinationRefused("the database cannot be written", "is it there, and may you create tables in the schema?")
 
 
 def columns_of_reports(name: str, reports: Any) -> list[str]:

@@ -75,8 +75,7 @@ def learnt(estimates: Estimates) -> Learnt:
 
     Reports that hardly distinguish neighbouring values may determine their distribution all the same. So the shares of four
     ranges of a line, or of nine blocks of a map, are judged too, and the better verdict counts; those of two halves as well if
-    the reports only bound shares. A table whose columns are
-    known, but not its cells, is at best `Verdict.LARGEST`.
+    the reports only bound shares. A table whose columns are known, but not its cells, is at best `Verdict.LARGEST`.
     """
     reports, count = float(estimates.likelihood.of_people.n[0]), len(estimates.fit.theta[0])
     jump = estimates.likelihood.operator.influence / float(estimates.likelihood.n[0])
