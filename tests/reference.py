@@ -9,7 +9,7 @@ import sys
 import tomllib
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -28,6 +28,7 @@ from ldpsql.functions import Macros, Spec, registry
 from ldpsql.mechanisms import ApproximateLdp, MetricLdp, PureLdp
 from ldpsql.registry.discovery import imported
 from ldpsql.settings import sections
+from ldpsql.testing import check_mechanism
 from tests.commands import app
 from tests.laws.subjects import SMALL
 
@@ -124,7 +125,9 @@ VARIABLES = {
     "OPENLINEAGE_URL": "the address whose host gets the key of OpenLineage",
     "OPENLINEAGE_API_KEY": "the key, sent to that host only",
 }
-REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+COIN = ROOT / "examples" / "ldpsql-coin"
 EXAMPLES = (Path(__file__).parent / "data" / "functions.sql").read_text(encoding="utf-8")
 _MACRO = r'MACRO ldp\."?([a-z]\w*)"?\s*\(((?:[^()]|\([^()]*\))*)\)\s*AS( TABLE)?'
 
@@ -348,37 +351,64 @@ def pages() -> dict[str, str]:
 
 PLUGINS = (
     "Mechanisms by the package that offers them. Every commit checks each of them with the conformance suite and with "
-    "`ldpsql-verify`; `SHA256SUMS` of a release names its files. [Write a plugin](../guides/plugins.md) says how to make one. "
-    "To add a package here, send its name, author, version and SHA-256, and what both programs answered, with the date."
+    "`ldpsql-verify`, whose figure for an example is in the last column. A release comes with this page as `plugins.md`, which "
+    "also says the SHA-256 of each wheel, and what both programs answered on which day. [Write a plugin](../guides/plugins.md) "
+    "says how to make one. To add a package here, send its name, author, version and SHA-256, and both answers with the date."
 )
 PRIVACY = {PureLdp: "of a report", ApproximateLdp: "of a report, with delta", MetricLdp: "per unit of distance"}
 
 
-def directory() -> str:
-    """Return the page of plugins, from what the packages and their mechanisms say of themselves."""
-    coin = Path(__file__).parents[1] / "examples" / "ldpsql-coin"
-    project = tomllib.loads((coin / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    offered = cast("Any", imported(coin / "ldpsql_coin.py")).ldpsql_mechanisms()
-    packages = {
-        f"ldpsql {ldpsql.__version__}": [(name, kind, SMALL[name]) for name, kind in sorted(registry().mechanisms.items())],
-        f"{project['name']} {project['version']}": [
-            (kind.name, kind, kind(epsilon="1", domain=["no", "yes"])) for kind in offered
-        ],
+def packages() -> dict[str, dict[str, Mechanism]]:
+    """Return an example of every mechanism by name, for each package of the project with its version."""
+    project = tomllib.loads((COIN / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    coins = cast("Any", imported(COIN / "ldpsql_coin.py")).ldpsql_mechanisms()
+    return {
+        f"ldpsql {ldpsql.__version__}": {name: registry().mechanism(SMALL[name]) for name in sorted(registry().mechanisms)},
+        f"{project['name']} {project['version']}": {kind.name: kind(epsilon="1", domain=["no", "yes"]) for kind in coins},
     }
-    heads = ("mechanism", "authors", "epsilon", "structure of its channel, for example")
-    return f"# Directory of plugins\n{PLUGINS}\n" + "".join(
-        f"\n## {package}\n" + table(heads, [descriptors(*one) for one in mechanisms]) + "\n"
-        for package, mechanisms in packages.items()
-    )
 
 
-def descriptors(name: str, kind: type[Mechanism], example: Mechanism | str) -> tuple[str, str, str, str]:
-    """Return a mechanism's name, the authors of its paper, its kind of epsilon, and the structure of its channel."""
-    about = f"{sys.modules[kind.__module__].__doc__}\n\n{kind.__doc__}"
+def directory(released: Mapping[str, str] | None = None) -> str:
+    """Return the page of plugins, from what the packages and their mechanisms say of themselves.
+
+    A release has a sentence for each package, and runs the conformance suite on every mechanism.
+    """
+    heads = ["mechanism", "authors", "epsilon", "structure of its channel, for example", "`ldpsql-verify`"]
+    text = f"# Directory of plugins\n{PLUGINS}\n"
+    for package, mechanisms in packages().items():
+        rows = [list(descriptors(name, example)) for name, example in mechanisms.items()]
+        if released is not None:
+            rows = [[*row, conforms(example)] for row, example in zip(rows, mechanisms.values(), strict=True)]
+        columns = heads if released is None else [*heads, "`ldpsql plugins check`"]
+        sentence = "" if released is None else f"{released[package]}\n\n"
+        text += f"\n## {package}\n{sentence}{table(columns, rows)}\n"
+    return text
+
+
+def descriptors(name: str, example: Mechanism) -> tuple[str, str, str, str, str]:
+    """Return a mechanism's name, the authors of its paper, its kind of epsilon, its structure, and the verified figure."""
+    about = f"{sys.modules[type(example).__module__].__doc__}\n\n{type(example).__doc__}"
     paper = re.search(r'^(?:Source: )?([A-Z][^".]*?),\s"[^"]*"[^.]*?((?:19|20)\d\d)', about, re.MULTILINE)
-    certified = certify(example)
     authors = f"{' '.join(paper[1].split())}, {paper[2]}" if paper else "-"
-    return f"`{name}`", authors, PRIVACY[type(certified.certificate.claim)], document(example)["channel"]["structure"]
+    written = document(example)
+    kept = verify().verified(written).partition("; ")[2].rpartition("= ")[2]  # without the two long numbers of a ratio
+    claim = certify(example).certificate.claim
+    return f"`{name}`", authors, PRIVACY[type(claim)], written["channel"]["structure"], f"yes: {kept}"
+
+
+@cache
+def verify() -> Any:
+    """Return the program that checks documents without ldpsql."""
+    return imported(ROOT / "examples" / "ldpsql-verify" / "ldpsql_verify.py")
+
+
+def conforms(mechanism: Mechanism) -> str:
+    """Return what the conformance suite says of a mechanism."""
+    try:
+        check_mechanism(mechanism)
+    except AssertionError as failure:
+        return f"no: {failure}"
+    return "conforms"
 
 
 if __name__ == "__main__":

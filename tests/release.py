@@ -1,6 +1,7 @@
 """What a release needs: the same bytes from two builds, and a list of all that it depends on (CycloneDX).
 
-``python -m tests.release dist`` writes wheel, source archive, ``sbom.json`` and ``SHA256SUMS``, or says what is missing.
+``python -m tests.release dist`` writes wheels, source archive, ``sbom.json``, the directory of plugins as ``plugins.md``, and
+``SHA256SUMS``, or says what is missing.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 import ldpsql
+from tests import reference
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,10 +34,21 @@ def build(folder: Path) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as copy:
         files = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
         subprocess.run(["tar", "-x", "-C", copy], input=files, check=True)
-        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), copy]
         environment = os.environ | {"SOURCE_DATE_EPOCH": epoch.strip()}
-        subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
-    return {file.name: sha256(file.read_bytes()).hexdigest() for file in sorted(folder.glob(f"ldpsql-{ldpsql.__version__}*"))}
+        for old in folder.glob("ldpsql*"):
+            old.unlink()
+        for project in ([copy], ["--wheel", f"{copy}/examples/ldpsql-coin"]):
+            command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), *project]
+            subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
+    return {file.name: sha256(file.read_bytes()).hexdigest() for file in sorted(folder.glob("ldpsql*"))}
+
+
+def plugins(built: dict[str, str], today: str) -> str:
+    """Return the directory of plugins with the digest of each wheel, and the answers of the programs that check mechanisms."""
+    wheels = {name: parse_wheel_filename(name) for name in built if name.endswith(".whl")}
+    return reference.directory(
+        {f"{of[0]} {of[1]}": f"`{name}`, SHA-256 `{built[name]}`, checked on {today}." for name, of in wheels.items()}
+    )
 
 
 def needed(name: str, found: dict[str, dict[str, Any]] | None = None) -> dict[str, dict[str, Any]]:
@@ -54,7 +67,7 @@ def needed(name: str, found: dict[str, dict[str, Any]] | None = None) -> dict[st
 def sbom(built: dict[str, str]) -> dict[str, Any]:
     """Return the bill of materials of a release as CycloneDX."""
     version, components = ldpsql.__version__, needed("ldpsql")
-    hashes = [{"alg": "SHA-256", "content": digest} for name, digest in built.items() if name.endswith(".whl")]
+    hashes = [{"alg": "SHA-256", "content": digest} for name, digest in built.items() if re.match(r"ldpsql-.*whl$", name)]
     own = {"type": "library", "name": "ldpsql", "version": version, "purl": f"pkg:pypi/ldpsql@{version}", "hashes": hashes}
     return {
         "bomFormat": "CycloneDX",
@@ -84,13 +97,16 @@ def spelt(component: dict[str, Any]) -> set[str]:
 
 def main(folder: Path) -> int:
     """Build twice, compare, and write what belongs to a release; return the exit status."""
-    missing = [*problems(datetime.now(UTC).date().isoformat())]
+    missing = [*problems(today := datetime.now(UTC).date().isoformat())]
     folder.mkdir(parents=True, exist_ok=True)
     built = build(folder)
     with tempfile.TemporaryDirectory() as again:
-        missing += ["two builds have different bytes"] * (len(built) != 2 or build(Path(again)) != built)
+        missing += ["two builds have different bytes"] * (len(built) != 3 or build(Path(again)) != built)
+    (folder / "plugins.md").write_text(directory := plugins(built, today), encoding="utf-8")
+    missing += ["a mechanism fails its checks: see plugins.md"] * ("| no: " in directory)
     (folder / "sbom.json").write_text(json.dumps(sbom(built), indent=2) + "\n", encoding="utf-8")
-    sums = "".join(f"{digest}  {name}\n" for name, digest in built.items())
+    others = {name: sha256((folder / name).read_bytes()).hexdigest() for name in ("plugins.md", "sbom.json")}
+    sums = "".join(f"{digest}  {name}\n" for name, digest in (built | others).items())
     (folder / "SHA256SUMS").write_text(sums, encoding="utf-8")
     sys.stdout.write(sums + "".join(f"NOT READY: {one}\n" for one in missing))
     return bool(missing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from ldpsql.functions import registry
 from tests import lowest, release
 from tests.commands import python
 
@@ -71,8 +73,12 @@ def test_an_installed_wheel_works_away_from_the_checkout(built: Path, tmp_path: 
 @pytest.mark.slow
 def test_two_builds_in_different_folders_have_equal_bytes(tmp_path: Path) -> None:
     once = release.build(tmp_path / "once")
-    assert [Path(name).suffix for name in sorted(once)] == [".whl", ".gz"]
+    assert [Path(name).suffix for name in sorted(once)] == [".whl", ".gz", ".whl"]
     assert release.build(tmp_path / "again") == once
+    directory = release.plugins(once, "2026-11-30")
+    wheels = [(name, digest) for name, digest in once.items() if name.endswith(".whl")]
+    assert re.findall(r"`(.*)`, SHA-256 `(\w+)`, checked on 2026-11-30\.", directory) == wheels
+    assert len(re.findall(r"\| yes: .* \| conforms \|", directory)) == len(registry().mechanisms) + 1
 
 
 def test_the_bill_of_materials_holds_what_an_installation_needs_and_no_tool(built: Path) -> None:

@@ -1,8 +1,8 @@
 """Subset selection.
 
-Ye, Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", IEEE Trans. Inf. Theory
-2018; Wang, Huang, Wang, Nie, Xu, Yang, Li, Qiao, "Mutual information optimally local private discrete distribution
-estimation", 2016.
+Ye, Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", IEEE
+Transactions on Information Theory 2018; Wang, Huang, Wang, Nie, Xu, Yang, Li, Qiao, "Mutual information optimally local private
+discrete distribution estimation", 2016.
 """
 
 from ldpsql.mechanisms import CategoricalMechanism, Channel, Mechanism, SetReports, Subsets, hookimpl
