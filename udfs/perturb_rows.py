@@ -269,26 +269,22 @@ class _Columns:
 
 @guarded
 def forget(rows: Column) -> pa.Array:
-    """Forget what another statement may have noted before it failed; return a pattern."""
+    """Forget what another statement may have noted before it failed; return a path in JSON."""
     _NOTED.columns = None
     return pa.array(['"VARCHAR"'] * len(rows))
 
 
 @guarded
 def note(columns: Column, types: Texts) -> pa.Array:
-    """Read and note the mechanisms of columns while a statement is bound, for `rows_query`; return a pattern.
+    """Read and note the mechanisms of columns while a statement is bound, for `rows_query`; return a path in JSON.
 
     Args:
         columns: a struct from columns to mechanisms.
         types: its type in SQL.
 
     """
-    try:
-        for spec, kind in zip(plain(columns), plain(types).to_pylist(), strict=True):
-            _NOTED.columns = _noted(spec, kind)
-    except Exception as problem:
-        _NOTED.columns = problem  # from 2.0.1 on, DuckDB binds a pattern that fails, and computes it when the statement runs
-        raise
+    for spec, kind in zip(plain(columns), plain(types).to_pylist(), strict=True):
+        _NOTED.columns = _noted(spec, kind)
     return pa.array(['"VARCHAR"'] * len(columns))
 
 

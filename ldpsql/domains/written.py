@@ -9,7 +9,7 @@ from ldpsql.errors import InvalidDomain, InvalidParameter
 from ldpsql.privacy.claims import Epsilon
 
 _NEITHER = re.compile(r"'(?:[^']|'')*'|CAST\(| AS \w+\)")  # strings and casts
-_CALL = re.compile(r'(?:"range"|(?<!["\w])(?:range|(generate_series)))\(([-+\de., ]+)\)')
+_CALL = re.compile(r'(?:"range"|(?<!["\w])(generate_series))\(([-+\de., ]+)\)')  # a column named range(9) is without quotes
 _KIND = re.compile(r"ELSE CAST\(NULL AS (.*)\) END", re.DOTALL)
 _UNDECIDED = ("NULL", "UNKNOWN", "JSON")
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e\+?\d{1,2})?")

@@ -58,14 +58,15 @@ def _missing(name: str, required: list[str], n: int) -> str:
     """Return SQL that refuses a call with the first ``n`` parameters only."""
     call = text_literal(f"{name}({', '.join(required)})")
     given = f"alias(CASE WHEN false THEN {quoted(required[0])} END)"  # CREATE MACRO would compute it without a parameter
-    return f"system.main.regexp_extract('', {MISSING}({call}, {text_literal(required[n])}, {given}))"
+    return f"system.main.json_remove('{{}}', {MISSING}({call}, {text_literal(required[n])}, {given}))"
 
 
 def _named(name: str, parameters: list[Parameter]) -> str:
     """Return the SQL of a mechanism's name, which first refuses a wrong epsilon, long lists and what is not a list.
 
-    The optimizer would compute a constant list before any function of ours sees it. regexp_extract reads a constant pattern
-    when a statement is bound, and alias() returns the SQL of its argument, which is not computed in a branch that is not taken.
+    The optimizer would compute a constant list before any function of ours sees it. json_remove reads a constant path when a
+    statement is bound, and lets errors out, which DuckDB 2.0.1 puts off in other functions that take any argument. alias()
+    returns the SQL of its argument, which is not computed in a branch that is not taken.
     The parameters are mentioned as seldom as possible: DuckDB binds a list of constants again for each mention.
     """
     lists = [
@@ -73,7 +74,8 @@ def _named(name: str, parameters: list[Parameter]) -> str:
         for p in parameters
         if p.is_list or p.name == "epsilon"
     ]
-    return f"system.main.regexp_extract('', {WRITTEN}({', '.join(lists)})) || '{name}'" if lists else f"'{name}'"
+    checked = f"system.main.json_remove('{{}}', {WRITTEN}({', '.join(lists)}))"
+    return f"CASE WHEN {checked} IS NOT NULL THEN '{name}' END" if lists else f"'{name}'"
 
 
 def _expression(parameter: Parameter) -> str:
