@@ -138,6 +138,20 @@ def test_a_mistake_is_answered_in_one_sentence_with_a_remedy(plain: DuckDBPyConn
     assert remedy in f"{answer.message}\n{answer.hint}"
 
 
+def test_a_folder_without_a_slash_is_answered_with_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people").mkdir()
+    statement = "FROM ldp.perturb_rows('{}', {{city: ldp.krr(1, ['Lima', 'Oslo'])}})"
+    with ldpsql.connect() as con:
+        con.execute("COPY (SELECT 'Lima' AS city FROM range(9)) TO 'people/1.parquet'")
+        assert len(con.execute(statement.format("people/")).fetchall()) == 9
+        with pytest.raises(duckdb.CatalogException) as missing:
+            con.execute(statement.format("people"))
+        assert "with a slash, 'people/'" in failure(missing.value, statement).hint
+        con.execute("CREATE TEMP TABLE people AS SELECT 'Oslo' AS city")
+        assert len(con.execute(statement.format("people")).fetchall()) == 1  # no folder hides a table
+
+
 def test_counting_reports_as_if_they_were_values_is_found_by_lint_and_comparing_them_is_refused(
     plain: DuckDBPyConnection,
 ) -> None:

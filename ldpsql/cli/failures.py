@@ -7,6 +7,7 @@ in the words of `ldpsql.errors.wording`; of all others only the kind is reported
 from __future__ import annotations
 
 import re
+from os.path import isdir
 from typing import NamedTuple
 
 import duckdb
@@ -20,6 +21,7 @@ _CANDIDATE = re.compile(r"Macro (\w+)\(\) does not support .*?Candidate macros:\
 _OPTION = re.compile(r"\b(deadline|stop|confidence|intervals|misfit|tolerance|max_iterations)\s*:?=", re.IGNORECASE)
 _NOT_FOUND = re.compile(r"Referenced column \"(\w+)\"|has multiple\b.* that match the supplied arguments", re.DOTALL)
 _ARGUMENT = re.compile(r"\b(\w+) := ")
+_NO_TABLE = re.compile(r"Table with name \"?(.+?)\"? does not exist")
 _KEEP = re.compile(r"\bkeep\s*:?=", re.IGNORECASE)
 _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
     "unordered_map::at": (
@@ -99,7 +101,7 @@ def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
     if message is None:
         return Failure("LDP901", *withheld_message(error), 1)
     hint = _about_a_plugin(str(error)) or _about_an_option(message, typed) or _about_the_mechanism(str(error), typed)
-    hint = hint or _about_an_equals_sign(message, typed) or _about_arguments(str(error), typed)
+    hint = hint or _about_a_folder(str(error)) or _about_an_equals_sign(message, typed) or _about_arguments(str(error), typed)
     return Failure("LDP903", message, hint or "DuckDB's own words about the statement", 1)
 
 
@@ -116,6 +118,12 @@ def _about_the_mechanism(message: str, typed: str) -> str:
     if not _NO_OVERLOAD.search(message) or "reports, report, m BLOB" not in message or not _KEEP.search(typed):
         return ""
     return "with keep, pass the mechanism too; ldp.mechanism('reports', 'city') returns the one that is recorded"
+
+
+def _about_a_folder(message: str) -> str:
+    """Return how to name a folder if one has the name of the missing table, else nothing."""
+    name = missing[1] if (missing := _NO_TABLE.search(message)) else ""
+    return f"a folder is written with a slash, '{name}/': without one, only a table is meant" if isdir(name) else ""
 
 
 def _about_an_equals_sign(message: str, typed: str) -> str:
