@@ -71,6 +71,7 @@ def test_whole_numbers_that_are_codes_are_not_smoothed(mechanism: str) -> None:
     assert error("best", coded, COMB) <= 1.03 * error("empirical_bayes(loss='both')", coded, COMB)
 
 
+@pytest.mark.slow
 def test_groups_keep_what_is_rough_in_the_shares_of_all_of_them() -> None:
     comb = expected(COMB, 5_000, WAVE)
     alike = comb.with_counts(np.tile(comb.counts, (10, 1)))
@@ -98,6 +99,7 @@ def test_reports_that_do_not_exclude_equal_shares_give_equal_shares(mechanism: s
     assert fit.theta[1].max() > 0.3
 
 
+@pytest.mark.slow
 def test_best_is_not_worse_than_equal_shares_if_reports_say_nothing() -> None:
     operator = operator_of(registry().mechanism(f"krr(0.5, {list(range(32))})"))
     truth = np.full(32, 1 / 32)

@@ -581,6 +581,7 @@ def test_options_of_the_command_that_do_not_belong_together_are_refused(tmp_path
         printed(*call, "-d", str(tmp_path / "nothing.duckdb"))
 
 
+@pytest.mark.slow
 def test_control_c_ends_the_command_with_130_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with duckdb.connect("many.duckdb") as con:

@@ -26,6 +26,7 @@ needs_node = pytest.mark.skipif(clients.NODE is None, reason=clients.NO_NODE)
 MOST = 10_000  # bytes of a module with a short domain
 
 
+@pytest.mark.slow
 @needs_node
 def test_node_draws_the_reports_of_python_from_the_same_words(tmp_path: Path) -> None:
     assert clients.compared(clients.cases(clients.TEXTS, 60), tmp_path) == {}
@@ -65,6 +66,7 @@ _OTHERS = ("planar", "pckv")
 LARGE = ["hybrid of 1,024 bins", "laplace of 1,024 bins", *(name for name in clients.LARGE if name.startswith(_OTHERS))]
 
 
+@pytest.mark.slow
 @needs_node
 def test_node_draws_the_reports_of_many_bins(tmp_path: Path) -> None:
     assert clients.compared(clients.cases(LARGE, 60), tmp_path) == {}

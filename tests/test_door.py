@@ -459,6 +459,7 @@ def run(script: str, **settings: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_connection_that_was_opened_before_draws_and_refuses_in_python_what_others_do_in_c() -> None:
     assert run(_BOTH).strip() == "compared"
 

@@ -366,6 +366,7 @@ def test_intervals_of_quantiles_are_not_wider_than_if_the_density_was_known(
         assert abs(off.mean()) < 5.2 / np.sqrt(groups)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["inv", "ibu"])
 def test_reports_of_few_people_say_little_about_ranges_and_quantiles(name: str) -> None:
     made, theta, groups = mechanism("hierarchy(1, 0, 99, step=1)"), (np.arange(100) == 7).astype(np.float64), 200

@@ -309,6 +309,7 @@ def test_a_large_map_is_perturbed_and_read_in_sql(con: DuckDBPyConnection) -> No
         con.execute("SELECT ldp.describe(ldp.planar_laplace(1, 401, 400))")
 
 
+@pytest.mark.slow
 def test_a_large_map_is_read_up_to_the_step_that_predicts_best_unless_an_estimator_is_named(con: DuckDBPyConnection) -> None:
     con.execute(f"CREATE MACRO place() AS ldp.planar_geometric(2, {SIDE}, {SIDE})")
     con.execute(

@@ -212,6 +212,7 @@ def test_reports_without_an_unbiased_number_are_refused(con: DuckDBPyConnection,
         con.execute(f"SELECT ldp.unbiased(ldp.perturb({value}, {of}), {of})").fetchall()
 
 
+@pytest.mark.slow
 def test_means_of_a_perturbed_outcome_are_covered(con: DuckDBPyConnection) -> None:
     """Of 1,200 intervals of 400 groups, 1,076 hold but for one run in a million, also if the three of a group agree."""
     own, other = "ldp.krr(1.5, [1, 2, 5])", "ldp.piecewise(2, 0, 20, step := 1)"

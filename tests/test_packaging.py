@@ -32,6 +32,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_only_ldpsql_with_plugins_sql_and_data(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
@@ -47,6 +48,7 @@ def test_the_source_archive_holds_what_the_package_is_built_from(built: Path) ->
     assert {"pyproject.toml", "README.md", "plugins/mechanisms/krr.py", "udfs/perturb.sql", "tests/conftest.py"} <= names
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_works_away_from_the_checkout(built: Path, tmp_path: Path) -> None:
     (wheel,) = built.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
@@ -91,6 +93,7 @@ def test_the_bill_of_materials_holds_what_an_installation_needs_and_no_tool(buil
     assert bill["metadata"]["component"]["hashes"] == [{"alg": "SHA-256", "content": "0" * 64}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", [None, "no-such-compiler", "false"])
 def test_a_wheel_has_the_kernels_if_there_is_a_compiler_and_works_without(
     built: Path, compiler: str | None, tmp_path: Path

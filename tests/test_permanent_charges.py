@@ -299,6 +299,7 @@ def test_a_fingerprint_that_was_changed_or_removed_is_noticed(key: Key, ledger: 
         day(key, ledger, ["a"])
 
 
+@pytest.mark.slow
 def test_people_of_a_run_that_is_killed_pay_each_value_once(key: Key, ledger: Ledger, tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     started = context.Event()

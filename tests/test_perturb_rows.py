@@ -59,6 +59,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(drawing, name, size)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ldpsql.errors.PrivacyLeakWarning")
 @pytest.mark.usefixtures("small")
 def test_every_order_of_rows_is_as_likely_as_any_other() -> None:
@@ -69,6 +70,7 @@ def test_every_order_of_rows_is_as_likely_as_any_other() -> None:
     assert plausible(counts, draws, np.full(24, 1 / 24), 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(  # room 0 for shares that often need another draw, and 5 for shares that need none
     ("counts", "room"), [([2, 1, 1], 0), ([2, 1, 1], 5), ([0, 2, 2], 0.5), ([4], 0), ([1, 1, 1, 1], 0.5)]
 )
@@ -95,6 +97,7 @@ def test_many_equal_rows_are_arranged_evenly_and_without_loss(numbers: int) -> N
     assert plausible(seen, 150_000, shares, 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("most", [1, 2, 4])
 def test_the_order_of_random_parts_is_as_likely_as_any_other(most: int) -> None:

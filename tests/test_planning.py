@@ -53,6 +53,7 @@ def test_the_expected_error_is_that_of_estimates_from_drawn_reports(text: str) -
     check_occurs(promised(text)["std_error"], 5, [np.sum((shares - 0.2) ** 2) for shares in drawn], 0.8 / N)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pckv", "pckv_grr", "pckv_ue", "pckv_pm", "pckv_pm_ue"])
 def test_the_expected_error_of_pairs_is_that_of_frequencies_from_drawn_reports(name: str) -> None:
     """Of sets of two pairs and a padding of two, whether a key is drawn has the variance 4 x (1/4 - 1/16)."""
@@ -210,6 +211,7 @@ def test_the_epsilon_and_the_reports_for_an_error_are_the_smallest(question: str
     assert needed["reports"].is_sorted() == (needed["epsilon"].n_unique() == 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["krr", "oue", "olh", "subset_selection"])
 def test_the_error_of_an_outcome_and_of_a_coefficient_is_the_one_that_the_answer_states(
     con: duckdb.DuckDBPyConnection, name: str

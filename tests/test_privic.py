@@ -373,6 +373,7 @@ def test_the_command_line_collects_from_longitudes_and_latitudes(tmp_path: Path)
 GRID = Path(__file__).parents[2] / "shared" / "data" / "gowalla_sf_privic_grid.csv"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not GRID.is_file(), reason="the authors' grid of San Francisco is not here")
 @pytest.mark.parametrize(
     ("beta", "published"),

@@ -88,6 +88,7 @@ def test_a_tree_of_a_chain_is_the_chain() -> None:
     assert np.abs(fitted("tree(stop=0)", expected(chain(), n=1e7)).theta - chain()).max() < 2e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*TABLES, "best"])
 def test_many_reports_give_the_table_back(name: str) -> None:
     shares = np.arange(1.0, 25.0) ** 2

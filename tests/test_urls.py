@@ -198,6 +198,7 @@ with duckdb.connect() as con:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["while drawing", "before the upload", "after the upload"])
 def test_a_run_that_is_killed_publishes_all_or_nothing_and_can_be_resumed(store: str, when: str, tmp_path: Path) -> None:
     with duckdb.connect() as con:

@@ -104,6 +104,7 @@ def test_the_central_epsilon_is_that_of_the_pair_of_laws_of_its_theorem(name: st
     assert exact <= bound <= exact * (1 + 1e-4)
 
 
+@pytest.mark.slow
 def test_the_central_epsilon_of_many_people_bounds_that_of_their_histograms() -> None:
     """Numbers of reports that are taken together are taken at the end that bounds delta from above."""
     people, allowed = 2_000, 1e-6
