@@ -81,8 +81,8 @@ def draws(frame: pl.DataFrame, epsilon: float, many: int) -> np.ndarray:
             )
             sums = "(SELECT ldp.sums(x, y) AS s FROM drawn GROUP BY x)"
             each = []
-            for estimator in ("inv", "bayes"):
-                call = f"ldp.outcome_sums(s, m(), estimator := '{estimator}')"
+            for estimator in ("inv", "empirical_bayes"):
+                call = f"ldp.outcome(s, m(), estimator := '{estimator}')"
                 rows = con.execute(f"SELECT unnest({call}, recursive := true) FROM {sums}").fetchall()
                 each.append([[np.nan if cell is None else cell for cell in row[1:5]] for row in rows])
             out.append(each)

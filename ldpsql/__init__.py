@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         rappor_shares,
         read,
         recommend,
-        regression,
     )
     from ldpsql.bulk.many_groups import estimate_groups
     from ldpsql.bulk.releases import release
@@ -83,7 +82,6 @@ _HOMES = {
         "rappor_shares",
         "read",
         "recommend",
-        "regression",
     ],
     "hooks": ["hookimpl"],
     "engine.interrupting": ["interrupt", "interruptible"],
@@ -108,7 +106,7 @@ __all__ = [
     "attach", "certify", "compare_estimators", "connect", "document", "estimate", "estimate_groups", "flights_file",
     "heavy_hitters", "hookimpl", "interrupt", "interruptible", "key_value", "load_ipython_extension", "merge", "partial_counts",
     "partial_supports", "perturb", "perturb_batches", "perturb_copy", "perturb_once", "perturb_table", "rappor_shares", "read",
-    "recommend", "rectangle_shares", "regression", "release", "shuffled", "synthesize",
+    "recommend", "rectangle_shares", "release", "shuffled", "synthesize",
 ]  # fmt: skip
 
 

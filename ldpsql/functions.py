@@ -62,7 +62,6 @@ from ldpsql.engine.groups import (
     in_order,
     learnt_from,
     learnt_from_order,
-    listed,
     once_a_run,
     with_prior,
 )
@@ -121,7 +120,9 @@ from ldpsql.mechanisms.information import Shuffled, shuffled
 from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.spec import Spec, sql_literal
 from ldpsql.names import SHARES
-from ldpsql.outcomes import by_value, corrected, moments, regression
+from ldpsql.outcomes import corrected
+from ldpsql.outcomes.moments import people as people_of_rows
+from ldpsql.outcomes.moments import sums_sql
 from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value
 from ldpsql.places import pattern_of
 from ldpsql.privacy.claims import Line
@@ -217,7 +218,6 @@ __all__ = [
     "as_structs",
     "at_once",
     "audit",
-    "by_value",
     "changing",
     "check_columns",
     "check_counts",
@@ -269,13 +269,11 @@ __all__ = [
     "learnt_from_order",
     "likelihoods",
     "lint_objects",
-    "listed",
     "listed_by",
     "lists_of",
     "mechanism_at",
     "mechanism_number",
     "metric_named",
-    "moments",
     "named_place",
     "names_withheld",
     "naming_column",
@@ -286,6 +284,7 @@ __all__ = [
     "one_thread",
     "parts",
     "pattern_of",
+    "people_of_rows",
     "plain",
     "plan_tables",
     "python_value",
@@ -306,7 +305,6 @@ __all__ = [
     "recorded_tables",
     "records_in",
     "registry",
-    "regression",
     "reports_type",
     "scalar_of_kind",
     "scalars_by_form",
@@ -322,6 +320,7 @@ __all__ = [
     "struct_text",
     "struct_type",
     "structs_with",
+    "sums_sql",
     "text_literal",
     "too_many_reports",
     "type_of",

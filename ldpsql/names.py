@@ -5,6 +5,7 @@ from __future__ import annotations
 ROW = "row"  # the mechanism of several columns
 KRR = "krr"  # the mechanism that is the identity where its epsilon is infinite
 BEST, EMS, IBU, INV, INV_N, INV_P = "best", "ems", "ibu", "inv", "inv_n", "inv_p"  # estimators; the default is ibu
+EMPIRICAL_BAYES = "empirical_bayes"
 
 SHARES = "estimate"  # the question that all estimators answer
 
@@ -16,15 +17,14 @@ TEXT = "ldp._text"  # (mechanism): its text; NULL if it is not text
 AGREED = "ldp._agreed"  # (reports, name, handle): true, or an error if another mechanism is recorded for the column
 COLUMN_NAME = "ldp._name"  # (report): text with the name of the column
 COUNTS = "ldp.counts"  # (report, keep): aggregate
-COUNTED_BY = "ldp._counted_by"  # (report, keep, m): the counts of reports whose type does not record another mechanism
-DREW = "ldp._drew"  # (report, m, m): true, or an error if the type of reports records another mechanism
+COUNTED_BY = "ldp._counted_by"  # (report, keep): the counts of reports
 FEW = "ldp._few"  # (reports, report, keep, handle): true, or an error if there are more reports than can be read
 FIRST_LIST = "ldp._first"  # (list, other)
 KEPT = "ldp._kept"  # (keep): whether a row is counted
 KEYS = "ldp._keys"  # (key or struct of keys, other columns): a struct of the keys by their names, to be unnested
 KIND = "ldp._kind"  # (mechanism): a list of the type of its domain
 NO_MECHANISM = "ldp._no_mechanism"  # (): the error of a mechanism that is NULL
-LISTED_BY = "ldp._listed_by"  # (report, keep, m): the list of such reports
+LISTED_BY = "ldp._listed_by"  # (report, keep): the list of reports
 MECHANISM_HANDLE = "__ldp_mechanism"  # (mechanism): its handle
 MERGED = "ldp._merged"  # (list of reports, list of numbers): their counts
 MISSING = "__ldp_missing"  # (call, parameter, SQL): the error of a constructor without a parameter
@@ -40,9 +40,10 @@ OCTETS = "__ldp_octets"  # (report): a set as bytes
 MOMENTS = "ldp._moments"  # the macro that gives a list the type of the values between two ends
 ROWS_QUERY = "__ldp_rows_query"  # (table, keep, catalog): the SQL of perturb_rows
 SOURCE = "__ldp_source"  # (mechanism or those of levels, type of the reports): the handle of what drew reports
+SUMS = "ldp.sums"  # (report, outcome, weight): the sums of a raw column by report
 STRUCT = "ldp._struct"  # (mechanism): the STRUCT of its constructor
 TABLE_PLACE = "__ldp_place"  # (table): what query_table takes; a folder becomes a pattern
 WEIGHED = "ldp._weighed"  # (list of reports, list of weights): weighted counts
-WEIGHED_BY = "ldp._weighed_by"  # (report, keep, m, weight): the counts of reports, with weights unless weight is NULL
+WEIGHED_BY = "ldp._weighed_by"  # (report, keep, weight): the counts of reports, with weights unless weight is NULL
 WRITTEN = "__ldp_written"  # (name, SQL, ...) of lists: a type, if they are lists, none of them too long
 WRITTEN_CALL = "__ldp_call"  # (macro, reports, search path, catalog, columns): SQL that draws nothing

@@ -286,8 +286,9 @@ def test_an_epsilon_too_small_for_the_domain_is_refused_in_plain_words(epsilon: 
 
 @pytest.mark.parametrize(
     "call",
-    ["__ldp_outcome([1], NULL, {m}, {{'mechanism': NULL}})", "__ldp_outcome([1], NULL, {m}, NULL)",
-     "__ldp_regressed([1], NULL, {m}, {{'of': NULL}})", "__ldp_values_type(NULL, NULL, 18)", "__ldp_missing(NULL, NULL, NULL)",
+    ["__ldp_answer_outcome([1], 1)", "__ldp_answer_outcome({{'reports': [1], 'rows': [1]}}, 1)",
+     "__ldp_answer_regression({{'reports': [1], 'rows': [{{'y': 1}}]}}, 1)",
+     "__ldp_values_type(NULL, NULL, 18)", "__ldp_missing(NULL, NULL, NULL)",
      "__ldp_learn([MAP {{'a': 1::UBIGINT}}], NULL, NULL)", "__ldp_learn([MAP {{'a': 1::UBIGINT}}], NULL, 'x')",
      "__ldp_learnt(-1, NULL, 12)", "__ldp_ask('tree', 1, 'ignore', 'city')",
      "__ldp_drawn_by(NULL, [], NULL, {m})", "__ldp_drawn_by('a', ['b', NULL], [NULL], {m})",

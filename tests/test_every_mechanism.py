@@ -155,14 +155,14 @@ def outcome(of: Case) -> tuple[list[str], Check]:
         assert len(rows) == len(certify(of.mechanism).values.listed)
         assert all(row["std_error"] is None or row["std_error"] > 0 for row in rows)
 
-    return ["outcome", of.path("reports.parquet"), "x", "-m", of.text, "--of", "y", "--format", "json"], check
+    return ["ask", "outcome", of.path("reports.parquet"), "x", "-m", of.text, "--outcome", "y", "--format", "json"], check
 
 
 def regression(of: Case) -> tuple[list[str], Check]:
     def check(out: str) -> None:
         assert all(row["std_error"] > 0 for row in json.loads(out))
 
-    return ["regression", of.path("reports.parquet"), "x", "-m", of.text, "--outcome", "y", "--format", "json"], check
+    return ["ask", "regression", of.path("reports.parquet"), "x", "-m", of.text, "--outcome", "y", "--format", "json"], check
 
 
 def synthesize(of: Case) -> tuple[list[str], Check]:
@@ -239,8 +239,8 @@ VERBS: dict[str, Callable[[Case], tuple[list[str], Check]]] = {
     "budget": budget,
     "estimate": estimate,
     "ask": ask,
-    "outcome": outcome,
-    "regression": regression,
+    "ask outcome": outcome,
+    "ask regression": regression,
     "synthesize": synthesize,
     "ask heavy_hitters": heavy_hitters,
     "report": report,
@@ -271,7 +271,7 @@ def refusal_fits(verb: str, of: Case, code: str, message: str, hint: str) -> boo
         return code == "LDP103" and any(words in hint for words in ("margin", "its own mechanism", of_column))
     if verb in ("vectors", "export-client"):
         return (of.pairs or of.name in STRINGS) and code == "LDP406" and "krr" in hint
-    if verb in ("outcome", "regression"):
+    if verb in ("ask outcome", "ask regression"):
         of_listed_values = not of.pairs and of.name not in {*STRINGS, *ROWS, *JOINT}
         return code == "LDP103" and not of_listed_values and bool(hint)
     if verb in ("heavy_hitters", "ask heavy_hitters"):

@@ -54,8 +54,8 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     ),
     "a date beyond those of Python for the name of a column": (
         "SELECT ldp.regression(city, city(), 1, of := 'infinity'::DATE) FROM reports",
-        "[LDP104]",
-        "years 1 to 9999",
+        "[LDP103]",
+        "such as of := 'age'",
     ),
     "a date beyond those of Python as a number of values": (
         "SELECT ldp.top(city, city(), 'infinity'::DATE) FROM reports",

@@ -5,9 +5,7 @@ The expectation over all reports is exact: each row once for each report, weight
 
 from __future__ import annotations
 
-import json
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -21,7 +19,6 @@ from ldpsql import certify
 from ldpsql.channels import SetChannel
 from ldpsql.functions import registry
 from tests import seeds
-from tests.commands import printed
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
 KRR = "ldp.krr(1, [1, 2, 5])"
@@ -31,7 +28,12 @@ MECHANISMS = [KRR, "ldp.olh(1, [1, 2, 5])", "ldp.oue(1, [1, 2, 5])", "ldp.trunca
 @pytest.fixture(scope="module")
 def con() -> DuckDBPyConnection:
     own = ldpsql.connect()
-    drawn = [RNG.choice([1, 2, 5], 60, p=[0.5, 0.3, 0.2]), RNG.normal(10, 3, 60), RNG.normal(0, 1, 60), RNG.integers(1, 4, 60)]
+    drawn = [
+        RNG.choice([1, 2, 5], 600, p=[0.5, 0.3, 0.2]),
+        RNG.normal(10, 3, 600),
+        RNG.normal(0, 1, 600),
+        RNG.integers(1, 4, 600),
+    ]
     own.from_arrow(pa.table(dict(zip("vyxw", drawn, strict=True)))).create("people")
     for number, mechanism in enumerate(MECHANISMS):
         own.execute(f"CREATE TABLE expected_{number} AS FROM people JOIN ({channel(own, mechanism)}) USING (v)")
@@ -80,15 +82,15 @@ def test_the_error_is_that_of_independent_rows(con: DuckDBPyConnection, number: 
     many, mechanism = 4_000_000, MECHANISMS[number]
     con.execute(
         f"CREATE OR REPLACE TABLE sums AS SELECT ldp.sums(report, y, weight := w) AS s FROM (SELECT report, y, w, "
-        f"unnest(range(round(p * {many} / 60.0::DOUBLE)::BIGINT)) FROM expected_{number}) GROUP BY report"
+        f"unnest(range(round(p * {many} / 600.0::DOUBLE)::BIGINT)) FROM expected_{number}) GROUP BY report"
     )
-    call = f"ldp.outcome_sums(s, {mechanism}, measure := '{measure}', estimator := 'inv')"
+    call = f"ldp.outcome(s, {mechanism}, measure := '{measure}', estimator := 'inv')"
     stated = {int(row[0]): row for row in rows(con, call, "sums")}
     exact = con.execute(
         f"""
         WITH reports AS (SELECT DISTINCT report FROM expected_{number}),
         q AS (SELECT report, unnest(ldp.weights(report, {mechanism}), recursive := true) FROM reports),
-        law AS (SELECT p / 60 AS chance, w, y, value AS k, weight AS q FROM expected_{number} JOIN q USING (report)),
+        law AS (SELECT p / 600 AS chance, w, y, value AS k, weight AS q FROM expected_{number} JOIN q USING (report)),
         t AS (SELECT k, sum(chance * w * q) AS n, sum(chance * w * q * y) AS s FROM law GROUP BY k)
         SELECT k, sqrt(sum(chance * w * w * q * q * (y - s / n) ** 2)) / any_value(n),
                sqrt(sum(chance * (w * q * y) ** 2) - any_value(s) ** 2) * {many},
@@ -106,18 +108,17 @@ def test_the_error_is_that_of_independent_rows(con: DuckDBPyConnection, number: 
 def test_the_expected_regressions_are_those_of_the_values(con: DuckDBPyConnection, number: int) -> None:
     v, y, x, w = (np.array(column) for column in zip(*con.execute("FROM people").fetchall(), strict=True))
     if "geometric" in MECHANISMS[number]:  # it has other values, too: they enter as numbers
-        design, options = np.stack([np.ones(60), v, x, v * x], axis=1), "numbers := true, interactions := true"
+        design, options = np.stack([np.ones(600), v, x, v * x], axis=1), "numbers := true, interactions := true"
     else:
-        design, options = np.stack([np.ones(60), v == 2, v == 5, x], axis=1), "numbers := false"
+        design, options = np.stack([np.ones(600), v == 2, v == 5, x], axis=1), "numbers := false"
     truth = np.linalg.solve(design.T * w @ design, design.T * w @ y)
-    call = f"ldp.regression(report, {MECHANISMS[number]}, y, x := {{x: x}}, weight := p * w, {options})"
+    call = f"ldp.regression(report, {MECHANISMS[number]}, y, regressors := {{x: x}}, weight := p * w, {options})"
     linear = [row[1] for row in rows(con, call, f"expected_{number}")]
     assert linear == pytest.approx(truth, rel=1e-6, abs=1e-6)
 
     late = (y > 10).astype(float)
-    call = (
-        f"ldp.regression(report, {MECHANISMS[number]}, y > 10, x := {{x: x}}, weight := p * w, family := 'logistic', {options})"
-    )
+    options += ", family := 'logistic'"
+    call = f"ldp.regression(report, {MECHANISMS[number]}, y > 10, regressors := {{x: x}}, weight := p * w, {options})"
     fitted = np.array([row[1] for row in rows(con, call, f"expected_{number}")])
     score = design.T @ (w * (late - 1 / (1 + np.exp(-design @ fitted))))
     assert np.abs(score).max() < 1e-4  # the derivative of the likelihood of the true values is zero
@@ -125,12 +126,15 @@ def test_the_expected_regressions_are_those_of_the_values(con: DuckDBPyConnectio
 
 def test_sums_in_duckdb_give_what_the_rows_give(con: DuckDBPyConnection) -> None:
     con.execute(f"CREATE OR REPLACE TABLE drawn AS SELECT *, (y > 10) AS late, ldp.perturb(v, {KRR}) AS report FROM people")
-    for options in ("", ", measure := 'variance'", ", versus := 2", ", together := true", ", estimator := 'inv'"):
+    for options in ("", ", measure := 'variance'", ", versus := 2", ", intervals := 'simultaneous'", ", estimator := 'inv'"):
         call = f"ldp.outcome(report, {KRR}, y, weight := w{options})"
         own = con.execute(f"SELECT late, unnest({call}, recursive := true) FROM drawn GROUP BY late").fetchall()
-        other = con.execute(f"FROM ldp.outcome(drawn, report, {KRR}, y, weight := w{options}, by := late)").fetchall()
+        other = [
+            row[:-1]
+            for row in con.execute(f"FROM ldp.outcome(drawn, report, {KRR}, y, weight := w{options}, by := late)").fetchall()
+        ]
         sums = "SELECT late, ldp.sums(report, y, weight := w) AS s FROM drawn GROUP BY late, report, x > 0"
-        call = f"unnest(ldp.outcome_sums(s, {KRR}{options}), recursive := true)"
+        call = f"unnest(ldp.outcome(s, {KRR}{options}), recursive := true)"
         halves = con.execute(f"SELECT late, {call} FROM ({sums}) GROUP BY late").fetchall()
         for rest in (other, halves):
             assert [row[:2] for row in sorted(own)] == [row[:2] for row in sorted(rest)]
@@ -151,13 +155,13 @@ def test_means_of_many_values_are_drawn_to_each_other_and_their_intervals_are_no
     assert spread[0] < spread[1]
 
 
-@pytest.mark.parametrize("weight", ["-1", "NULL", "'inf'::DOUBLE", "CASE WHEN y > 10 THEN -0.5 ELSE 1 END"])
+@pytest.mark.parametrize("weight", ["-1", "NULL::DOUBLE", "'inf'::DOUBLE", "CASE WHEN y > 10 THEN -0.5 ELSE 1 END"])
 def test_weights_that_are_none_are_refused(con: DuckDBPyConnection, weight: str) -> None:
     con.execute(f"CREATE OR REPLACE TABLE drawn AS SELECT *, 1 AS g, ldp.perturb(v, {KRR}) AS report FROM people")
     for sql in (
         f"SELECT ldp.outcome(report, {KRR}, y, weight := {weight}) FROM drawn",
         f"FROM ldp.outcome(drawn, report, {KRR}, y, weight := {weight}, by := g)",
-        f"SELECT ldp.regression(report, {KRR}, y, x := {{x: x}}, weight := {weight}) FROM drawn",
+        f"SELECT ldp.regression(report, {KRR}, y, regressors := {{x: x}}, weight := {weight}) FROM drawn",
     ):
         with pytest.raises(duckdb.Error, match=r"LDP403.*weights"):
             con.execute(sql).fetchall()
@@ -251,28 +255,3 @@ def test_a_column_of_rows_of_reports_is_asked_by_its_name(con: DuckDBPyConnectio
 def test_what_cannot_be_asked_is_refused(con: DuckDBPyConnection, options: str) -> None:
     with pytest.raises(duckdb.Error, match=r"LDP\d\d\d"):
         con.execute(f"SELECT ldp.outcome(report, {KRR}, y, {options}) FROM expected_0").fetchall()
-
-
-def test_a_regression_in_python_and_on_the_command_line_is_that_of_sql(con: DuckDBPyConnection, tmp_path: Path) -> None:
-    con.execute(
-        "CREATE OR REPLACE TABLE drawn AS SELECT people.*, y + 3 * (i % 5) > 16 AS late, "  # both occur with each value
-        f"ldp.perturb(v, {KRR}) AS report FROM people, range(400) t(i)"
-    )
-    file, mechanism = str(tmp_path / "drawn.parquet"), KRR.removeprefix("ldp.")
-    con.execute(f"COPY drawn TO '{file}'")
-    for y, family in (("y", "linear"), ("late", "logistic")):
-        call = f"ldp.regression(report, {KRR}, {y}, x := {{x: x}}, weight := w, family := '{family}')"
-        own = {term: numbers for term, *numbers in rows(con, call, "drawn")}
-        options = {"mechanism": mechanism, "weight": "w", "family": family}
-        for reports in (file, con.table("drawn").to_arrow_table()):
-            fit = ldpsql.regression(reports, "report", y, ["x"], **options)
-            assert fit.reports == 24_000
-            assert "estimate (interval)" in str(fit)
-            for row in fit.to_polars().rows():
-                assert row[1:] == pytest.approx(own[row[0].replace("report", "value")], rel=1e-6, abs=1e-9)
-        written = printed("regression", file, "report", "--outcome", y, "--on", "x", "--weight", "w", "--family", family,
-                          "--mechanism", mechanism, "--format", "json")  # fmt: skip
-        assert [row["estimate"] for row in json.loads(written)] == pytest.approx([row[0] for row in own.values()], rel=1e-6)
-    written = printed("outcome", file, "report", "--of", "y", "--weight", "w", "--mechanism", mechanism, "--format", "json")
-    means = rows(con, f"ldp.outcome(report, {KRR}, y, weight := w)", "drawn")
-    assert [row["estimate"] for row in json.loads(written)] == pytest.approx([row[1] for row in means], rel=1e-9)

@@ -84,12 +84,12 @@ CREATE OR REPLACE MACRO ldp._recorded
     (report, m, kind MAP(VARCHAR, VARCHAR)) AS m,
     (report, m, kind) AS ldp._recorded_if_false(report, m);
 CREATE OR REPLACE MACRO ldp._drew_if_false
-    (report, m BOOLEAN) AS true,
-    (report, m) AS __ldp_drew(typeof(report), __ldp_source(m, NULL));
+    (record, m BOOLEAN) AS true,
+    (record, m) AS __ldp_drew(record, __ldp_source(m, NULL));
 CREATE OR REPLACE MACRO ldp._drew
-    (report, m, kind MAP(VARCHAR, VARCHAR)) AS __ldp_drew(typeof(report), __ldp_source(m, NULL)),
-    (report, m, kind) AS ldp._drew_if_false(report, m);
-CREATE OR REPLACE MACRO ldp._compared(counts, m) AS CASE WHEN ldp._drew(counts, m, m) THEN counts END;
+    (record, m, kind MAP(VARCHAR, VARCHAR)) AS __ldp_drew(record, __ldp_source(m, NULL)),
+    (record, m, kind) AS ldp._drew_if_false(record, m);
+CREATE OR REPLACE MACRO ldp._compared(counts, m) AS CASE WHEN ldp._drew(typeof(counts), m, m) THEN counts END;
 
 -- A handle that must be the same for all rows of a statement. strftime reads its format when a statement is bound, even if the
 -- optimizer is off, so each expression of each statement gets its own number. now() is the start of the transaction.

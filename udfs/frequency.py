@@ -34,6 +34,7 @@ from ldpsql.functions import (
     listed_by,
     lists_of,
     octets,
+    people_of_rows,
     plain,
     structs_with,
     too_many_reports,
@@ -103,7 +104,9 @@ def weigh(reports: Lists, weights: Lists) -> pa.Array:
 
 @guarded
 def people(counts: Column) -> pa.Array:
-    """Return how many rows each group of counts stands for; NULL for NULL."""
+    """Return how many rows each group of counts, or of rows with raw columns, stands for; NULL for NULL."""
+    if pa.types.is_struct(counts.type):
+        return people_of_rows(counts)
     maps = plain(counts)
     check_counts(maps.type)
     if pa.types.is_null(maps.type):

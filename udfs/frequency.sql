@@ -62,7 +62,7 @@ CREATE OR REPLACE MACRO ldp._table_estimate(reports, report, m, estimator := NUL
     ), "ldp counted" AS MATERIALIZED (
         SELECT * EXCLUDE ("ldp report") FROM (
             SELECT any_value(ldp._keys("by", ldp._columns_of(estimator))) AS "ldp keys",
-                   ldp._weighed_by(report, keep, false, weight) AS "ldp counts", __ldp_ask(
+                   ldp._weighed_by(report, keep, weight) AS "ldp counts", __ldp_ask(
                        'estimate', m, ldp._record_of(report, report), estimator, {'confidence': confidence}, NULL) AS "ldp asked",
                    any_value(ldp._name(report)) AS "ldp report", row_number() OVER (ORDER BY CASE WHEN true THEN "by" END) AS "ldp place"
             FROM query_table(__ldp_place(reports)) WHERE (SELECT few FROM "ldp few")

@@ -1,51 +1,31 @@
-"""Raw columns next to a perturbed one: their means by its values, and regressions on it, with weights."""
+"""Raw columns next to a perturbed one: their sums, the weights of reports for each value, and unbiased numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ldpsql.functions import (
-    FIELDS,
     MECHANISMS,
     Column,
     Handles,
-    Lists,
     Macros,
-    OutsideDomain,
     Scalar,
-    Takes,
-    by_value,
     corrected,
     guarded,
     hookimpl,
-    listed,
-    moments,
     named_place,
     one_thread,
     plain,
-    python_value,
-    regression,
-    structs_with,
+    sums_sql,
     values_of,
 )
-from ldpsql.mechanisms import Domain, Mechanism
 
-_ROW = ("value", *FIELDS, "effective_reports")
-_ROWS = f"STRUCT(value VARCHAR, {', '.join(f'{name} DOUBLE' for name in _ROW[1:])})[]"
-_TERMS = f"STRUCT(term VARCHAR, {', '.join(f'{name} DOUBLE' for name in regression.COLUMNS[1:])})[]"
+_OUTCOME, _WEIGHT = {"outcome": "outcome"}, "ldp._weight(weight)"
 _WEIGHTS = "STRUCT(value VARCHAR, weight DOUBLE)[]"
-
-
-def _options(*names: str) -> Takes:
-    return Takes(f"a STRUCT of {', '.join(names)}", structs_with(*names), nulls=False)
-
-
-_Asked = Annotated[Column, _options("of", "measure", "versus", "estimator", "confidence", "together")]
-_Fitted = Annotated[Column, _options("of", "family", "numbers", "interactions", "confidence")]
 
 
 def _groups(reports: pa.ListArray, *others: pa.Array) -> Iterator[tuple[Any, np.ndarray]]:
@@ -57,80 +37,23 @@ def _groups(reports: pa.ListArray, *others: pa.Array) -> Iterator[tuple[Any, np.
         yield tuple(column[rows[0]] for column in others), rows
 
 
-def _place(values: Domain, of: pa.Scalar) -> tuple[int, ...]:
-    place = named_place(values, of)
-    return () if place is None else (place,)
-
-
-def _asked(mechanism: Mechanism, options: pa.Scalar) -> tuple[tuple[int, ...], Domain, by_value.Asked]:
-    values = values_of(mechanism)
-    place = _place(values, options["of"])
-    own = corrected.columns_of(mechanism, place)[0]
-    chosen = {name: options[name].as_py() for name in ("measure", "estimator", "confidence", "together")}
-    versus = options["versus"]
-    at = own.locate(pa.array([versus]))[0].as_py() if versus.is_valid else None
-    if versus.is_valid and at is None:
-        raise OutsideDomain("the value to compare with is not in the domain", "versus is one of the values")
-    return place, own, by_value.Asked(chosen["measure"], chosen["estimator"], at, chosen["confidence"], chosen["together"])
-
-
-@guarded
-@one_thread
-def outcome(reports: Lists, rows: Lists, handles: Handles, options: _Asked) -> pa.Array:
-    """Return for each group a list of (value as text, number, error, interval, effective reports); NULL if it has no weight."""
-    column, lists, parts = plain(reports), plain(rows), []
-    for (handle, option), groups in _groups(column, plain(handles), plain(options)):
-        mechanism = MECHANISMS.thing(handle.as_py())
-        places, own, asked = _asked(mechanism, option)
-        for each in moments.Moments.of_lists(column, lists, groups).each():
-            sums = by_value.Corrected.of(mechanism, places, each)
-            if sums is not None:
-                answer = by_value.answer(sums, asked)
-                effective = np.full(len(own), sums.effective)
-                cells = np.stack([*(getattr(answer, name) for name in FIELDS), effective], axis=-1)
-                cells[np.isnan(cells)] = np.inf  # NULL in SQL
-                parts.append((each.groups, own.written, cells[None]))
-    return listed(parts, len(column), _ROW)
-
-
-@guarded
-@one_thread
-def regressed(reports: Lists, rows: Lists, handles: Handles, options: _Fitted) -> pa.Array:
-    """Return for each group a list of (term, estimate, error, interval, p_value); NULL if it is empty."""
-    column, lists = plain(reports), plain(rows)
-    out: list[list[dict[str, Any]] | None] = [None] * len(reports)
-    for (handle, option), groups in _groups(column, plain(handles), plain(options)):
-        mechanism, settings = MECHANISMS.thing(handle.as_py()), python_value(option)
-        places = _place(values_of(mechanism), option["of"])
-        family = regression.check_family(settings["family"])
-        for row in groups:
-            flat = moments.RawRows.of_lists(column, lists, np.array([row]))
-            design = regression.Design.of(
-                mechanism,
-                [settings["of"] or "value"],
-                places,
-                flat.names,
-                numbers=settings["numbers"],
-                interactions=settings["interactions"],
-            )
-            fit = regression.of_rows(mechanism, flat, design, family, settings["confidence"]) if len(flat.raw) else None
-            out[row] = fit.rows() if fit else None
-    return pa.array(out)
-
-
 @guarded
 @one_thread
 def weights(reports: Column, handles: Handles, ofs: Column) -> pa.Array:
     """Return for each report a list of all values with the weight that the report has for each; NULL for NULL."""
-    column, parts = plain(reports), []
+    column, kind = plain(reports), pa.list_(pa.struct([("value", pa.string()), ("weight", pa.float64())]))
+    lists, place = [pa.nulls(1, kind)], np.zeros(len(column), dtype=np.int64)
     for (handle, of), rows in _groups(column, plain(handles), plain(ofs)):
         mechanism = MECHANISMS.thing(handle.as_py())
-        values = values_of(mechanism)
-        place = _place(values, of)
-        own = corrected.columns_of(mechanism, place)[0]
-        there, q = corrected.contributions(mechanism, place, column.take(pa.array(rows)))
-        parts.append((rows[there], own.written, q[:, :, None]))
-    return listed(parts, len(column), ("value", "weight"))
+        named = named_place(values_of(mechanism), of)
+        places = () if named is None else (named,)
+        own = corrected.columns_of(mechanism, places)[0]
+        there, q = corrected.contributions(mechanism, places, column.take(pa.array(rows)))
+        values = own.written.take(pa.array(np.tile(np.arange(len(own)), len(there))))
+        structs = pa.StructArray.from_arrays([values, pa.array(q.ravel())], fields=list(kind.value_type))
+        place[rows[there]] = sum(map(len, lists)) + np.arange(len(there))
+        lists.append(pa.ListArray.from_arrays(pa.array(np.arange(len(there) + 1) * len(own), pa.int32()), structs))
+    return pa.concat_arrays(lists).take(pa.array(place))
 
 
 @guarded
@@ -146,13 +69,12 @@ def unbiased(reports: Column, handles: Handles) -> pa.Array:
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.outcome``, ``ldp.sums``, ``ldp.regression``, ``ldp.weights`` and ``ldp.unbiased``."""
-    sums = moments.sums_sql("report", ["y"], "weight")
+    """Offer ``ldp.sums``, ``ldp.weights`` and ``ldp.unbiased``; ``ldp.outcome`` and ``ldp.regression`` are questions."""
     return [
-        Scalar("__ldp_outcome", outcome, _ROWS),
-        Scalar("__ldp_regressed", regressed, _TERMS),
         Scalar("__ldp_weights", weights, _WEIGHTS),
         Scalar("__ldp_unbiased", unbiased, "DOUBLE"),
-        Macros(f"CREATE OR REPLACE MACRO ldp.sums(report, y, weight := 1) AS {sums};"),
+        Macros(
+            f"CREATE OR REPLACE MACRO ldp.sums(report, outcome, weight := NULL) AS {sums_sql('report', _OUTCOME, _WEIGHT)};"
+        ),
         Macros.beside(__file__),
     ]

@@ -16,7 +16,8 @@ CREATE OR REPLACE MACRO ldp._step(m, result) AS list_transform([{'m': m, 'result
 CREATE OR REPLACE MACRO ldp._step_of(counts, m, stop) AS
     ldp._step(ldp._struct(m), __ldp_privic([counts], [__ldp_mechanism(m)], stop::VARCHAR));
 CREATE OR REPLACE MACRO ldp.privic_step(report, m := false, stop := 5, keep := true) AS
-    ldp._step_of(ldp._counted_by(report, keep, m), ldp._recorded(report, m, m), stop);
+    ldp._step_of(
+        CASE WHEN ldp._drew(ldp._record_of(report, report), m, m) THEN ldp._counted_by(report, keep) END, ldp._recorded(report, m, m), stop);
 -- An aggregate over one row per cycle; IBU starts from the latest mechanism, and the next mechanism has its parameters.
 CREATE OR REPLACE MACRO ldp.privic_step_pooled(counts, m, "cycle", stop := 5) AS ldp._step(
     arg_max(m, "cycle"),

@@ -140,13 +140,13 @@ def call(macros: Texts, reports: Texts, search_paths: Texts, catalogs: Wholes, *
         reports: the table.
         search_paths: where DuckDB looks for it.
         catalogs: the number of the catalog.
-        more: mechanisms, which must be NULL, structs of the options of the macro, then the report and how it is written, and
-            the same for the keys of groups and for the weight, NULL if there are none.
+        more: mechanisms, which must be NULL, structs of the options of the macro, lists of the names of further columns, then
+            the report and how it is written, and the same for each further column, NULL if there is none.
 
     """
-    if len(more) < 3 or not (pa.types.is_struct(more[1].type) or pa.types.is_null(more[1].type)):
+    if len(more) < 4 or not (pa.types.is_struct(more[1].type) or pa.types.is_null(more[1].type)):
         raise InvalidParameter("these are no arguments of a question", "call its table function in ldp")
-    mechanisms, options, *columns = more
+    mechanisms, options, names, *columns = more
     if plain(mechanisms).null_count < len(mechanisms):
         raise InvalidSpec(
             "a column stands in the place of the mechanism",
@@ -155,7 +155,11 @@ def call(macros: Texts, reports: Texts, search_paths: Texts, catalogs: Wholes, *
     macro, *place = (plain(column).to_pylist() for column in (macros, reports, search_paths, catalogs))
     given = ({name: sql_literal(value) for name, value in (python_value(row) or {}).items()} for row in plain(options))
     return pa.array(
-        [_call(*row) for row in zip(macro, zip(*place, strict=True), given, *map(_named, columns), strict=True)], pa.string()
+        [
+            _call(*row)
+            for row in zip(macro, zip(*place, strict=True), given, plain(names).to_pylist(), *map(_named, columns), strict=True)
+        ],
+        pa.string(),
     )
 
 
@@ -166,7 +170,9 @@ def _named(column: Column) -> list[Any]:
     return values.to_pylist() if all(map(pa.types.is_string, fields)) else [None] * len(values)
 
 
-def _call(macro: str | None, source: tuple[str | None, str | None, int | None], options: Options, *columns: Columns) -> str:
+def _call(
+    macro: str | None, source: tuple[str | None, str | None, int | None], options: Options, names: list[str], *columns: Columns
+) -> str:
     reports, search_path, catalog = source
     if macro is None or reports is None or search_path is None or catalog is None or not columns:
         raise InvalidParameter(
@@ -188,7 +194,7 @@ def _call(macro: str | None, source: tuple[str | None, str | None, int | None], 
         of_each = {field: struct_sql(mechanism_at(catalog, search_path, reports, column)) for field, column in each.items()}
         drawn_by = of_each[report] if isinstance(report, str) else f"{ldp}.row({struct_text(of_each)})"
         condition = _UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))
-    others = {name: _columns(named) for name, named in zip(("by", "weight"), columns[2::2], strict=False) if named is not None}
+    others = {name: _columns(named) for name, named in zip(names, columns[2::2], strict=True) if named is not None}
     passed = "".join(f", {quoted(name)} := {value}" for name, value in (options | others).items())
     return f"FROM {macro}({place}, {_columns(report)}, {drawn_by}{passed}) {condition}"
 

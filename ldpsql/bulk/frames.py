@@ -1,15 +1,14 @@
-"""Estimates from Python: of lists, arrays, series, frames and files; comparisons, regressions and foreign reports."""
+"""Estimates from Python: of lists, arrays, series, frames and files; comparisons and foreign reports."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, TypeAlias, overload
 
 import duckdb
-import numpy as np
 import polars as pl
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
@@ -18,7 +17,7 @@ from ldpsql.bulk.backends import N, counted_there, is_expression, recorded_in
 from ldpsql.bulk.columns import drawn_apart, row_of, row_part
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
-from ldpsql.bulk.queries import Reports, answers, answers_of_counts, shares
+from ldpsql.bulk.queries import Reports, answers, answers_of_counts, raw_columns, shares
 from ldpsql.bulk.sources import Column, Frame, batches_of, check_columns, names_of, source_of, sql_of, stream
 from ldpsql.domains.columns import (
     column_of,
@@ -38,7 +37,6 @@ from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
 from ldpsql.errors.wording import of_sql
 from ldpsql.estimates.bootstrap import RUNS, Metric, MetricName, SimulatedError, Simulation, simulated_errors
-from ldpsql.estimates.conditions import column_place, values_of
 from ldpsql.estimates.estimate import Estimate, estimate_likelihood
 from ldpsql.estimates.fitting import estimator_of_top
 from ldpsql.estimates.question import is_table
@@ -56,8 +54,6 @@ from ldpsql.mechanisms.foreign import Format, read_foreign
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.mechanisms.spec import sql_literal
 from ldpsql.names import EMS, IBU, INV, SHARES
-from ldpsql.outcomes.moments import Moments, RawRows, sums_sql
-from ldpsql.outcomes.regression import Design, Regression, check_family, linear, logistic
 from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value
 from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
@@ -139,7 +135,8 @@ def estimate(
         weight: the column of the weights of the rows, such as those of a survey; without one, all count the same.
         question: what to answer instead of the shares of all values: the name of a question, such as ``mean``, ``median``,
             ``share`` or ``top``, or of an estimator.
-        **arguments: the arguments of the question, such as ``of="age"``, ``q=0.9`` or ``most=3``.
+        **arguments: the arguments of the question, such as ``of="age"``, ``q=0.9`` or ``most=3``; raw columns
+            by their names, such as ``outcome="premium"``.
 
     Returns:
         Without groups and a question an `Estimate`, otherwise a table: the columns of ``by``, then what the SQL function
@@ -167,7 +164,8 @@ def estimate(
             raise InvalidParameter("mechanisms by level are for a column of reports with levels, without a question", hint)
         return _of_reports(data, mechanism, estimator)
     if frame:
-        columns = columns or _columns(data, mechanism, [*keys, *([] if weight is None else [weight])])
+        others = [*keys, *([] if weight is None else [weight]), *_raw(question, arguments)]
+        columns = columns or _columns(data, mechanism, others)
     if keys or question is not None:
         return _asked(data, columns, mechanism, estimator, keys=keys, weight=weight, question=question, arguments=arguments)
     if weight is not None:
@@ -187,6 +185,8 @@ def _of_expression(
     arguments: dict[str, Any],
 ) -> Estimate | Rows:
     """Return the estimate from counts, which the backend of a table of Ibis makes."""
+    if _raw(question, arguments):
+        raise InvalidParameter("only counts leave the backend of a table, and no raw columns", "pass table.to_pyarrow()")
     if isinstance(mechanism, Mapping):
         if keys or question is not None or len(columns) != 1:
             hint = "ldpsql.estimate(table, mechanisms, column='report').ask('mean')"
@@ -204,6 +204,12 @@ def _of_expression(
     counts = Counts.of(plain(reports), numbers if weight else numbers.field("n"))
     passed = mechanism if isinstance(mechanism, Mapping) else drew
     return _of_reports(counts, passed, estimator, recorded=bool(records) and all(records.values()))
+
+
+def _raw(question: str | None, arguments: Mapping[str, Any]) -> list[str]:
+    """Return the raw columns that a question is about."""
+    kind = registry().questions.get(question or "")
+    return [] if kind is None else [name for names in raw_columns(kind, arguments).values() for name in names]
 
 
 def _names(argument: str | Sequence[str], parameter: str) -> list[str]:
@@ -241,12 +247,15 @@ def _asked(
     arguments: dict[str, Any],
 ) -> Rows:
     """Return the answers for each group, from SQL; without columns the data are one column, or counts."""
-    others = keys if weight is None else [*keys, weight]
+    others = [*keys, *([] if weight is None else [weight]), *_raw(question, arguments)]
     if question in registry().estimators:  # the shares, by this estimator
         question, estimator, arguments = None, registry().estimator({"estimator": question, **arguments}), {}
     method = None if estimator is None else registry().estimator(estimator)
+    kind = registry().question(question or SHARES)
     if question is not None:
-        registry().question(question).check_arguments(arguments)
+        kind.check_arguments(arguments)
+    if kind.raw and not columns:
+        raise InvalidParameter(f"'{kind.name}' is about raw columns, and these are only reports", "pass a frame or a file")
     with connect() as con:
         if columns:
             table, drawn_by, _ = _in_sql(con, data, columns, [*columns, *others], mechanism)
@@ -255,14 +264,14 @@ def _asked(
             columns = ["report"]
             con.register(_ROWS, pa.table([_maps(data) if isinstance(data, Counts) else column_of(data)], columns))
         report = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
-        reports = Reports(con, table, report, drawn_by, method, weight)
-        given = {name: sql_literal(value) for name, value in arguments.items()}
+        reports, raw = Reports(con, table, report, drawn_by, method, weight), raw_columns(kind, arguments)
+        given = {name: sql_literal(value) for name, value in arguments.items() if name not in kind.raw}
         given |= {"estimator": reports.method} if method else {}
         try:
             if isinstance(data, Counts):
                 query = answers_of_counts(reports, question or SHARES, given)
             else:
-                query = shares(reports, keys) if question is None else answers(reports, question, given, keys)
+                query = shares(reports, keys) if question is None else answers(reports, kind, given, keys, raw)
             answered = con.sql(query).to_arrow_table()
         except duckdb.Error as error:
             raise of_sql(error) or error from None
@@ -562,95 +571,6 @@ def recommend(
 
 
 _ROWS = "ldp rows"  # no table of a user has this name
-
-
-@dataclass(frozen=True)
-class Model:
-    """A regression of the raw column ``y`` on perturbed columns and the raw columns ``x``; see `regression`."""
-
-    y: str
-    x: tuple[str, ...] = ()
-    weight: str | None = None
-    family: str = "linear"
-    numbers: bool = False
-    interactions: bool = False
-    confidence: float = 0.95
-
-    @property
-    def raw(self) -> list[str]:
-        """The raw columns that are read."""
-        return [self.y, *self.x, *([self.weight] if self.weight else [])]
-
-    def fit(self, con: DuckDBPyConnection, table: str, columns: Sequence[str], mechanism: Mechanism) -> Regression:
-        """Return the regression.
-
-        Args:
-            con: the connection that has the rows.
-            table: the rows, as ``query_table`` takes them.
-            columns: the perturbed columns.
-            mechanism: what drew their reports.
-
-        """
-        family = check_family(self.family)
-        several = len(columns) > 1
-        report = struct_text({name: quoted(name) for name in columns}) if several else quoted(columns[0])
-        places = tuple(column_place(values_of(mechanism), name) for name in columns) if several else ()
-        design = Design.of(mechanism, columns, places, self.x, numbers=self.numbers, interactions=self.interactions)
-        y, x, weight = quoted(self.y), struct_text({name: quoted(name) for name in self.x}), quoted(self.weight or "")
-        weight, one = weight if self.weight else "1", np.zeros(1, dtype=np.int64)
-        if family == "linear":
-            cells = sums_sql(report, [y, *map(quoted, self.x)], weight)
-            query = f"SELECT {cells} AS sums FROM query_table({table}) GROUP BY {report}"  # noqa: S608
-            sums = con.sql(query).to_arrow_table()["sums"].combine_chunks()
-            moments = Moments.of_lists(_listed(sums.field("report")), _listed(sums), one)
-            return linear(mechanism, moments, design, self.confidence)
-        row = f"{{'y': {y}, 'w': {weight}, 'x': {x if self.x else 'NULL'}}}"
-        found = con.sql(f"SELECT {report} AS report, {row} AS row FROM query_table({table})").to_arrow_table()  # noqa: S608
-        drawn, rows = (_listed(found[name].combine_chunks()) for name in ("report", "row"))
-        return logistic(mechanism, RawRows.of_lists(drawn, rows, one), design, self.confidence)
-
-
-@withheld
-def regression(
-    reports: Frame | str | os.PathLike[str],
-    column: str | Sequence[str],
-    y: str,
-    x: Sequence[str] = (),
-    *,
-    mechanism: Mechanism | str | None = None,
-    **options: Any,
-) -> Regression:
-    """Regress a raw column on perturbed columns and raw ones.
-
-    Args:
-        reports: a frame of Polars, pandas or Arrow, a stream, a relation of DuckDB, or the path of a file.
-        column: the perturbed column, or a list of them.
-        y: the raw column that is explained: a number or, for a logistic regression, a boolean or a number from 0 to 1.
-        x: raw columns that explain it, too.
-        mechanism: what drew the reports, for several columns a mechanism of rows; it may be left out if the reports record it.
-        **options: ``weight``, a column of weights; ``family``, linear or logistic; ``numbers``, whether values enter as
-            numbers and not as indicators of all but the first; ``interactions``, whether the products of perturbed and raw
-            columns enter; ``confidence``.
-
-    Returns:
-        The coefficients with sandwich errors; ``print`` shows a table, and ``to_arrow`` and ``to_polars`` return one.
-
-    Raises:
-        BadCounts: if a weight is negative, NULL or not finite.
-        NotApplicable: if the reports do not determine the coefficients.
-
-    """
-    columns, model = _names(column, "column"), Model(y, tuple(x), **options)
-    with duckdb.connect() as con:
-        table, drawn_by, _ = _in_sql(con, reports, columns, [*columns, *model.raw], mechanism)
-        return model.fit(con, table, columns, drawn_by)
-
-
-def _listed(column: pa.Array) -> pa.ListArray:
-    """Return a column as one list."""
-    return pa.ListArray.from_arrays(pa.array([0, len(column)], pa.int32()), column)
-
-
 _FRAME = "__ldpsql_frame"
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from duckdb import DuckDBPyConnection
 
+from ldpsql.bulk.sources import names_of
 from ldpsql.engine.functions import struct_text
+from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.question import Question
 from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.names import PEOPLE
+from ldpsql.outcomes.moments import sums_sql
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.sql.named import sql_call
+
+_SUMS = '"ldp sums"'  # no table of a user has this name
 
 
 class Reports(NamedTuple):
@@ -42,11 +48,39 @@ def shares(of: Reports, keys: Sequence[str]) -> str:
     return _in_order(f"ldp.estimate({of.table}, {of.reports}, {sql_call(of.mechanism, of.con)}, {of.options}{by})", keys)
 
 
-def answers(of: Reports, question: str, arguments: Mapping[str, str], keys: Sequence[str]) -> str:
-    """Return the query for the answer to a question, with the groups in the order of their keys."""
+def raw_columns(question: type[Question], arguments: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the names of columns in the arguments that are raw columns.
+
+    Raises:
+        InvalidParameter: if one is neither a name nor a list of names.
+
+    """
+    raw = {name: arguments[name] for name in question.raw if arguments.get(name) is not None}
+    columns = {name: [given] if isinstance(given, str) else list(names_of(given, name)) for name, given in raw.items()}
+    if any(len(names) != 1 for name, names in columns.items() if question.raw[name] is None):
+        raise InvalidParameter("an outcome is one column", "name one")
+    return columns
+
+
+def answers(
+    of: Reports, question: type[Question], arguments: Mapping[str, str], keys: Sequence[str], raw: Mapping[str, list[str]]
+) -> str:
+    """Return the query for the answer to a question, with the groups in the order of their keys; ``raw`` are `raw_columns`."""
+    columns = {name: _by(own) if question.raw[name] else quoted(own[0]) for name, own in raw.items()}
+    if len(question.raw) > 1 and question.adds_up(arguments):
+        of, columns = _added_up(of, [name for own in raw.values() for name in own], keys), {}
     options = ({"by": _by(keys)} if keys else {}) | ({"weight": quoted(of.weight)} if of.weight else {})
-    given = _named(dict(arguments) | options)
-    return _in_order(f"ldp.{quoted(question)}({of.table}, {of.reports}, {sql_call(of.mechanism, of.con)}{given})", keys)
+    given = _named(columns | dict(arguments) | options)
+    return _in_order(f"ldp.{quoted(question.name)}({of.table}, {of.reports}, {sql_call(of.mechanism, of.con)}{given})", keys)
+
+
+def _added_up(of: Reports, raw: Sequence[str], keys: Sequence[str]) -> Reports:
+    """Return the sums of raw columns by report and keys, which stand in place of reports, in a temporary view."""
+    sums = sums_sql(of.reports, {name: quoted(name) for name in raw}, quoted(of.weight) if of.weight else "1")
+    by = "".join(f"{quoted(key)}, " for key in keys)
+    query = f"SELECT {by}{sums} AS {_SUMS} FROM query_table({of.table}) GROUP BY {by}{of.reports}"  # noqa: S608  # quoted
+    of.con.execute(f"CREATE OR REPLACE TEMP VIEW {_SUMS} AS {query}")
+    return of._replace(table=text_literal(_SUMS), reports=_SUMS, weight=None)
 
 
 def answers_of_counts(of: Reports, question: str, arguments: Mapping[str, str]) -> str:

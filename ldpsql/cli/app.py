@@ -15,7 +15,7 @@ import typer
 # command has commands of its own. Modules import what they need inside their functions, so that --help is quick.
 COMMANDS = {
     "demo": "doctor", "doctor": "doctor", "sql": "sql", "perturb": "perturb", "estimate": "estimate", "ask": "ask",
-    "outcome": "ask", "regression": "ask", "rappor_shares": "estimate",
+    "rappor_shares": "estimate",
     "synthesize": "estimate", "report": "report", "plan": "plan", "privic": "privic", "audit": "doctor", "lint": "lint",
     "budget": "budget", "policy": "policy", "statement": "policy", "describe": "export", "vectors": "export",
     "export_client": "export", "export_sql": "export", "export_database": "export", "plugins": "plugins",

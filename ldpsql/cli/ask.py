@@ -1,4 +1,4 @@
-"""Questions about several columns: ``ldpsql ask``, ``outcome`` and ``regression``."""
+"""Questions: ``ldpsql ask``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from ldpsql.cli.options import (
     reading,
     write_rows,
 )
-from ldpsql.names import BEST
 
 
 class _WithArguments(TyperCommand):
@@ -68,10 +67,12 @@ def ask(
     Example: ldpsql ask share reports.parquet report --of income=high --given education=doctor
 
     Example: ldpsql ask top reports.parquet city --most 10 --by region
+
+    Example: ldpsql ask outcome policies.parquet ethnicity --outcome premium --weight w
     """
     import duckdb
 
-    from ldpsql.bulk.queries import answers, compared
+    from ldpsql.bulk.queries import answers, compared, raw_columns
     from ldpsql.cli.failures import in_options
     from ldpsql.cli.queries import Arguments
     from ldpsql.errors import InvalidParameter, NoReports
@@ -83,12 +84,15 @@ def ask(
         raise InvalidParameter(
             "--against is for compare, which needs it and has no --by", "ldpsql ask compare a.parquet city --against b.parquet"
         )
-    with reading([source, *([against] if against else [])], columns, keys, mechanism, estimator, database, weight) as read:
+    named_raw = {name: [one for text in texts.pop(name) for one in text.split(",")] for name in kind.raw if name in texts}
+    raw = raw_columns(kind, named_raw)
+    read_too = [*keys, *(name for names in raw.values() for name in names)]
+    with reading([source, *([against] if against else [])], columns, read_too, mechanism, estimator, database, weight) as read:
         one = read[0]
         given = {name: Arguments(one.mechanism, columns[0]).sql(each) for name, each in texts.items()}
         given |= {"estimator": one.method} if one.estimator else {}
-        kind.check_arguments(given)
-        query = compared(one, read[1], question, given) if kind.two_groups else answers(one, question, given, keys)
+        kind.check_arguments([*given, *raw])
+        query = compared(one, read[1], question, given) if kind.two_groups else answers(one, kind, given, keys, raw)
         try:
             rows = list(of_table(one.con.sql(query).to_arrow_table()))
         except duckdb.Error as error:
@@ -99,61 +103,3 @@ def ask(
 
 
 ask.of_class = _WithArguments  # type: ignore[attr-defined]
-
-
-def outcome(
-    source: SourceArgument,
-    named: NamedArgument = None,
-    y: Annotated[str, typer.Option("--of", help="The raw column.")] = "",
-    measure: Annotated[str, typer.Option(help="mean, sum, variance or share.")] = "mean",
-    weight: WeightOption = None,
-    estimator: Annotated[str, typer.Option(help="best, inv or bayes.")] = BEST,
-    column: ColumnsOption = None,
-    mechanism: RecordedOption = None,
-    by: ByOption = None,
-    database: DatabaseOption = ":memory:",
-    form: FormatOption = Format.TABLE,
-) -> None:
-    """Estimate the mean, sum or variance of a raw column for each value of a perturbed one, or its weighted share.
-
-    Example: ldpsql outcome policies.parquet ethnicity --of premium --weight w
-    """
-    from ldpsql.bulk.queries import answers
-    from ldpsql.quoting import quoted, text_literal
-
-    columns, keys = columns_named(named, column), by or []
-    raw = [y, *([weight] if weight else [])]
-    with reading([source], columns, [*keys, *raw], mechanism, "", database) as read:
-        options = {
-            "y": quoted(y),
-            "measure": text_literal(measure),
-            "estimator": text_literal(estimator),
-            "weight": quoted(weight) if weight else "1",
-        }
-        write_rows(of_table(read[0].con.sql(answers(read[0], "outcome", options, keys)).to_arrow_table()), form)
-
-
-def regression(
-    source: SourceArgument,
-    named: NamedArgument = None,
-    y: Annotated[str, typer.Option("--outcome", help="The raw column that is explained.")] = "",
-    x: Annotated[list[str] | None, typer.Option("--on", help="A raw column that explains it, too; repeat it.")] = None,
-    weight: WeightOption = None,
-    family: Annotated[str, typer.Option(help="linear or logistic.")] = "linear",
-    numbers: Annotated[bool, typer.Option(help="Perturbed values enter as numbers, not as categories.")] = False,
-    interactions: Annotated[bool, typer.Option(help="Products of perturbed and raw columns enter, too.")] = False,
-    column: ColumnsOption = None,
-    mechanism: RecordedOption = None,
-    database: DatabaseOption = ":memory:",
-    form: FormatOption = Format.TABLE,
-) -> None:
-    """Regress a raw column on perturbed columns and raw ones; errors include the noise of the reports.
-
-    Example: ldpsql regression policies.parquet ethnicity --outcome premium --on age --weight w
-    """
-    from ldpsql.bulk.frames import Model
-
-    columns = columns_named(named, column)
-    model = Model(y, tuple(x or ()), weight, family, numbers, interactions)
-    with reading([source], columns, model.raw, mechanism, "", database) as read:
-        write_rows(model.fit(read[0].con, read[0].table, columns, read[0].mechanism).rows(), form)

@@ -131,11 +131,12 @@ def _write_keys(reports: _Source, mechanism: KeyValueMechanism, output: Path) ->
     """Write the page of key-value reports."""
     from ldpsql.bulk.queries import answers
     from ldpsql.pages import page as pages
+    from ldpsql.registry.registry import registry
 
     with compared(reports.con, reports.source, reports.column, mechanism):
         estimates = pages.key_values(reports.counted(reports.source), mechanism, reports.estimator)
-    of = reports.in_sql(mechanism)
-    pages.write_key_values(output, estimates, answers(of, "key_value", {"estimator": of.method}, reports.keys))
+    of, question = reports.in_sql(mechanism), registry().question("key_value")
+    pages.write_key_values(output, estimates, answers(of, question, {"estimator": of.method}, reports.keys, {}))
 
 
 def _refuse_unfit(truth: str, bounds: str) -> None:

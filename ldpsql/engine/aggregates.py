@@ -5,7 +5,7 @@ Each is also a table function: ``FROM ldp.NAME(reports, report, m, ...)``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ldpsql.engine.functions import CATALOG_NUMBER, Macros, struct_text
@@ -18,12 +18,14 @@ from ldpsql.names import (
     COLUMN_NAME,
     COMPARED,
     FEW,
+    KEPT,
     KEYS,
     LISTED_BY,
     PEOPLE,
     RECORD_OF,
     SHARES,
     SOURCE,
+    SUMS,
     TABLE_PLACE,
     TEXT,
     WEIGHED_BY,
@@ -35,6 +37,7 @@ _LOCAL = '"ldp counts"'  # no column of a user has this name
 _ASKED, _NAME, _KEYS = '"ldp asked"', '"ldp report"', '"ldp keys"'
 _BY = 'CASE WHEN true THEN "by" END'  # GROUP BY NULL makes of each NULL in SELECT the key, which is no constant
 EVERYBODY = "ldp everybody"  # the name of the key of all reports together
+_SUMS, _RECORD = '"ldp sums"', '"ldp record"'
 _ANSWER = '"ldp answer"'  # a column, since DuckDB binds an expression again for each field that unnest makes of it
 _SOURCE, _FEW, _ANSWERED = (
     '"ldp source"',
@@ -64,6 +67,9 @@ def aggregate(
     own = question.parameters()
     required: dict[str, str | None] = {one: None for one, default in own.items() if default is REQUIRED}
     optional: dict[str, str | None] = {one: sql_literal(default) for one, default in own.items() if default is not REQUIRED}
+    # Sums of rows stand in place of reports, and need no raw column.
+    raw: dict[str, str | None] = {one: default or "NULL" for one, default in question.raw.items()}
+    optional = raw | optional
     arguments = required | optional | dict(options) | {"keep": "true"}
     method = text_literal(estimator) if estimator else "estimator" if "estimator" in options else "NULL"
     chosen = _struct(one for one in options if one != "estimator")
@@ -77,13 +83,17 @@ def aggregate(
         return Macros("\n".join([_macro(name, over, compared), _comment(name, question.summary)]))
     if not question.lists:
         arguments["weight"] = "NULL"
-    counts = f"{LISTED_BY}(report, keep, false)" if question.lists else f"{WEIGHED_BY}(report, keep, false, weight)"
+    listed = f"{LISTED_BY}(report, keep)"
+    counts = listed if question.lists else f"{WEIGHED_BY}(report, keep, weight)"
+    if question.raw:
+        rows = _struct([*question.raw, "weight"])
+        counts = struct_text({"reports": listed, "rows": f"list({rows}) FILTER (WHERE {KEPT}(keep))"})
     record = f"{RECORD_OF}(report, report)"
     answer = _answer(question, counts, asked(record), record)
     made = [_macro(name, {"report": None, "m": None if required else "false"} | arguments, answer)]
     if not estimator:
         made.append(_comment(name, f"aggregate: {question.summary}"))
-        made += _over_tables(question, arguments, counts, asked(record))
+        made += _over_tables(question, arguments, counts, asked, record)
     return Macros("\n".join(made))
 
 
@@ -112,7 +122,9 @@ def _of_values(fields: Fields) -> bool:
     return any(kind in _OF_VALUES if isinstance(kind, Kind) else _of_values(kind) for kind in fields.values())
 
 
-def _over_tables(question: type[Question], arguments: Mapping[str, str | None], counts: str, asked: str) -> Iterable[str]:
+def _over_tables(
+    question: type[Question], arguments: Mapping[str, str | None], counts: str, asked: Callable[[str], str], record: str
+) -> Iterable[str]:
     """Yield the statements that create a table function and comment on it.
 
     Its rows begin with the keys of ``by``: the column, or those of a struct, by their own names. If the mechanism ``m`` is left
@@ -123,11 +135,20 @@ def _over_tables(question: type[Question], arguments: Mapping[str, str | None], 
     keys = f'{KEYS}("by", [{", ".join(map(text_literal, [*question.fields, "n"]))}])'
     size = f"len({_LOCAL})" if question.lists else f"{PEOPLE}({_LOCAL})"
     source = f"(SELECT source FROM {_SOURCE})"  # noqa: S608  # DuckDB binds a mechanism wherever it is mentioned
-    rows = (
-        f"SELECT {counts} AS {_LOCAL}, {asked} AS {_ASKED}, any_value({COLUMN_NAME}(report)) AS {_NAME}, "  # noqa: S608
-        f"any_value({keys}) AS {_KEYS} "
-        f"FROM query_table({TABLE_PLACE}(reports)) WHERE (SELECT few FROM {_FEW}) GROUP BY {_BY}"
-    )
+    named = f"any_value({COLUMN_NAME}(report)) AS {_NAME}, any_value({keys}) AS {_KEYS}"
+    reports_of = f"FROM query_table({TABLE_PLACE}(reports)) WHERE (SELECT few FROM {_FEW})"  # noqa: S608
+    rows = f"SELECT {counts} AS {_LOCAL}, {asked(record)} AS {_ASKED}, {named} {reports_of} GROUP BY {_BY}"
+    if len(question.raw) == 1:  # the sums of one raw column are added up here, by group and report
+        sums = (
+            f'SELECT {_BY} AS "ldp by", {SUMS}(report, {next(iter(question.raw))}, weight := weight) AS {_SUMS}, '
+            f"{RECORD_OF}(report, report) AS {_RECORD}, {named} {reports_of} AND {KEPT}(keep) GROUP BY {_BY}, report"
+        )
+        added = struct_text({"reports": f"list({_SUMS})", "rows": "NULL"})
+        asked_of_sums = asked(f"any_value({_RECORD})")
+        rows = (
+            f"SELECT {added} AS {_LOCAL}, {asked_of_sums} AS {_ASKED}, any_value({_NAME}) AS {_NAME}, "  # noqa: S608
+            f'any_value({_KEYS}) AS {_KEYS} FROM ({sums}) GROUP BY "ldp by"'
+        )
     answer = _answer(question, _LOCAL, _ASKED, "NULL")
     answers = (
         f"WITH {_SOURCE} AS MATERIALIZED (SELECT {SOURCE}(m, NULL) AS source), "  # noqa: S608
@@ -139,12 +160,12 @@ def _over_tables(question: type[Question], arguments: Mapping[str, str | None], 
     select = f"SELECT COLUMNS(lambda c: c <> {text_literal(EVERYBODY)}) FROM ({answers})"  # noqa: S608
     if name != SHARES:  # estimators of all shares may learn from all groups: `frequency.sql`
         yield _macro(table, parameters, f"TABLE ({select})")
-    options = {one: default or "NULL" for one, default in arguments.items() if one not in ("keep", "weight")}
-    columns = [one for one in ("report", "by", "weight") if one in parameters]
+    options = {one: default or "NULL" for one, default in arguments.items() if one not in ("keep", "weight", *question.raw)}
+    columns = ["report", *(one for one in ("by", "weight", *question.raw) if one in parameters)]
     written = ", ".join(f"{quoted(one)}, alias({quoted(one)})" for one in columns)
     call = (
         f"{WRITTEN_CALL}('ldp.{table}', reports, current_setting('search_path'), ldp.{CATALOG_NUMBER}(), "
-        f"m, {_struct(options)}, {written})"
+        f"m, {_struct(options)}, [{', '.join(map(text_literal, columns[1:]))}], {written})"
     )
     # A column without a table in FROM fits any type: as a BLOB, it can be refused in words.
     recorded = _parameters(options | dict.fromkeys(columns[1:], "NULL"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from ldpsql.engine.groups import counts_of, once_a_run
 from ldpsql.estimates.measures import FIELDS
 from ldpsql.estimates.question import Asked, Fields, Kind, Lines, Question, arrow_type
 from ldpsql.inference.operators import Ints
+from ldpsql.outcomes.moments import rows_of
 from ldpsql.quoting import quoted
 
 _ERRORS = FIELDS[1:]
@@ -47,14 +48,15 @@ def answers(
     """Return the answer to a question for each group, a struct or a list of structs; NULL for an empty group.
 
     Args:
-        histograms: maps from reports to numbers, or lists of reports if the question reads these.
+        histograms: maps from reports to numbers, or lists of reports if the question reads these; see also `rows_of`.
         handles: what each row asks.
         asked: what a handle stands for.
         question: the question that all rows ask.
 
     """
     parts: list[tuple[Ints, Ints, pa.StructArray]] = []
-    for handle, counts in counts_of(histograms, handles, lists=question.lists):
+    counted: Iterator[tuple[int, Any]] = counts_of(histograms, handles, lists=question.lists)
+    for handle, counts in rows_of(histograms, handles) if question.raw else counted:
         one = asked(handle)
         for groups, lines in question.estimated(one, counts):
             parts.append((groups, lines.sizes, as_structs(question.fields, lines, one.unit)))

@@ -19,7 +19,6 @@ from ldpsql.errors import BadCounts, InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.names import (
     COUNTED_BY,
-    DREW,
     KEPT,
     LISTED_BY,
     MERGED,
@@ -136,10 +135,9 @@ def _row_texts(mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:
 
 
 def counted_by_form() -> Macros:
-    """Return ``ldp._counted_by(report, keep, m)``: the counts of a column of reports of a mechanism, as their form declares.
+    """Return ``ldp._counted_by(report, keep)``: the counts of a column of reports, as their form declares.
 
-    Counts are returned as they are, or NULL if ``keep`` is not true. Reports whose type records another mechanism are refused
-    while the statement is planned.
+    Counts are returned as they are, or NULL if ``keep`` is not true. Whoever asks checks what the type of the reports records.
     """
     own = [form for form in FORMS.values() if form.counted != MarkedReports.counted]
     names = [COUNTED, *(f"{COUNTED}_{form.mark}" for form in own[1:])]
@@ -152,46 +150,42 @@ def counted_by_form() -> Macros:
 
 
 def listed_by() -> Macros:
-    """Return ``ldp._listed_by(report, keep, m)``: the list of the reports of a mechanism, as `counted_by_form` counts them."""
+    """Return ``ldp._listed_by(report, keep)``: the list of the reports, as `counted_by_form` counts them."""
     return Macros(_of_recorded(LISTED_BY, f"list({{report}}) FILTER (WHERE {KEPT}({{keep}}))"))
 
 
 def weighed_by() -> Macros:
-    """Return ``ldp._weighed_by(report, keep, m, weight)``: the counts of reports, with weights unless ``weight`` is NULL.
+    """Return ``ldp._weighed_by(report, keep, weight)``: the counts of reports, with weights unless ``weight`` is NULL.
 
     A ``weight`` of the type `CELL` says for how many rows without weights the report stands.
     """
-    cells = f"{MERGED}({LISTED_BY}(report, keep, m), list((weight).n) FILTER (WHERE {KEPT}(keep)))"
-    weighed = f"{WEIGHED}({LISTED_BY}(report, keep, m), list(weight) FILTER (WHERE {KEPT}(keep)))"
+    cells = f"{MERGED}({LISTED_BY}(report, keep), list((weight).n) FILTER (WHERE {KEPT}(keep)))"
+    weighed = f"{WEIGHED}({LISTED_BY}(report, keep), list(weight) FILTER (WHERE {KEPT}(keep)))"
     refused = f"error({text_literal(str(COUNTED_ALREADY))})"
-    parameters, name = ("report", "keep", "m"), WEIGHED_BY.removeprefix("ldp.")
+    parameters, name = ("report", "keep"), WEIGHED_BY.removeprefix("ldp.")
     by_kind = [((*parameters, "weight", f"kind {COUNTS}"), refused), ((*parameters, "weight", "kind"), weighed)]
-    without = ((*parameters, 'weight "NULL"'), f"{COUNTED_BY}(report, keep, m)")
+    without = ((*parameters, 'weight "NULL"'), f"{COUNTED_BY}(report, keep)")
     by_weight = [
         ((*parameters, f"weight {CELL}"), cells),
-        ((*parameters, "weight"), f"{WEIGHED_BY}_kind(report, keep, m, weight, report)"),
+        ((*parameters, "weight"), f"{WEIGHED_BY}_kind(report, keep, weight, report)"),
     ]
-    of_rows = ((*parameters, "weight"), f"{WEIGHED_BY}_weight(report, keep, m, weight)")
+    of_rows = ((*parameters, "weight"), f"{WEIGHED_BY}_weight(report, keep, weight)")
     inner = overloaded(f"{name}_kind", by_kind).text + overloaded(f"{name}_weight", by_weight).text
     return Macros(inner + overloaded(name, [without, of_rows]).text)
 
 
 def _of_recorded(macro: str, aggregate: str) -> str:
-    """Return the statements of a macro of a report, a condition and a mechanism that applies an aggregate to plain reports."""
-    checked = f"{DREW}(report, m, m) AND {KEPT}(keep)"
-    of_plain, of_struct = aggregate.format(report="report", keep="keep"), aggregate.format(report="report", keep=checked)
-    of_recorded = aggregate.format(report="struct_extract_at(report, 1)", keep=checked)
-    parameters, name = ("report", "keep", "m"), macro.removeprefix("ldp.")
+    """Return the statements of a macro of a report and a condition that applies an aggregate to plain reports."""
+    of_plain, of_recorded = (aggregate.format(report=one, keep="keep") for one in ("report", "struct_extract_at(report, 1)"))
+    parameters, name = ("report", "keep"), macro.removeprefix("ldp.")
     # One type at a time: DuckDB cannot choose between two while the type of the report is not known.
-    inner = overloaded(f"{name}_struct", [((*parameters, "kind TINYINT"), of_struct), ((*parameters, "kind"), of_plain)]).text
-    others = f"{macro}_struct(report, keep, m, kind)"
-    outer = overloaded(f"{name}_type", [((*parameters, "kind BOOLEAN"), of_recorded), ((*parameters, "kind"), others)]).text
+    inner = overloaded(f"{name}_type", [((*parameters, "kind BOOLEAN"), of_recorded), ((*parameters, "kind"), of_plain)]).text
     # A list and || keep CREATE MACRO from binding the type of a report that is not known yet.
     kind = f"from_json('null', '' || {RECORDING}(typeof([report][1])))"
-    counts = f"CASE WHEN {checked} THEN report END"
-    reports = f"{macro}_type(report, keep, m, {kind})"
+    counts = f"CASE WHEN {KEPT}(keep) THEN report END"
+    reports = f"{macro}_type(report, keep, {kind})"
     any_kind = overloaded(f"{name}_kind", [((*parameters, f"kind {COUNTS}"), counts), ((*parameters, "kind"), reports)]).text
-    return inner + outer + any_kind + overloaded(name, [(parameters, f"{macro}_kind(report, keep, m, report)")]).text
+    return inner + any_kind + overloaded(name, [(parameters, f"{macro}_kind(report, keep, report)")]).text
 
 
 def kind_of_reports(mechanism: Mechanism) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ldpsql.domains.columns import finite_or_null, plain
+from ldpsql.domains.columns import plain
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import BadCounts
 from ldpsql.estimates.estimate import refuse_pairs
@@ -22,7 +22,6 @@ from ldpsql.inference.counting import ReportSource, likelihoods
 from ldpsql.inference.counts import GroupedCounts, numbers_of
 from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
-from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import Mechanism
 
 InOrder: TypeAlias = tuple[NDArray[np.int64], list[Estimator]]  # which estimator each group has, and these
@@ -172,6 +171,8 @@ def once_a_run(function: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
     def seen_once(histograms: pa.ChunkedArray, handles: pa.ChunkedArray, *same: pa.ChunkedArray) -> pa.Array:
         maps, by_row = plain(histograms), plain(handles)
         new = _begins_a_run(maps, by_row.to_numpy(zero_copy_only=False))
+        if new.all():
+            return function(maps, by_row, *same)
         first = pa.array(np.flatnonzero(new))
         further = (plain(column).take(first) for column in same)
         return function(maps.take(first), by_row.take(first), *further).take(pa.array(np.cumsum(new) - 1))
@@ -197,30 +198,3 @@ def _begins_a_run(maps: pa.Array, handles: NDArray[np.int64]) -> NDArray[np.bool
     agree = pc.and_(pc.equal(here.keys, before.keys), pc.equal(here.items, before.items)).fill_null(False)
     new[rows] = ~np.logical_and.reduceat(agree.to_numpy(zero_copy_only=False), np.cumsum(each) - each)
     return new
-
-
-def listed(parts: list[tuple[NDArray[np.int64], pa.Array, Floats]], count: int, names: tuple[str, ...]) -> pa.Array:
-    """Return ``count`` lists of structs of a value, as text, and numbers; NULL for rows without numbers.
-
-    DuckDB casts the text to the type of the domain. A list of the domain in SQL would be copied for each group. An infinite
-    number, the error of a share that the reports do not determine, is NULL.
-
-    Args:
-        parts: rows, the values of their lists as text, and numbers of shape (rows, list, names).
-        count: how many rows there are.
-        names: the names of the value and of the numbers.
-
-    """
-    sizes = np.zeros(count, dtype=np.int32)
-    for rows, _, cells in parts:
-        sizes[rows] = cells.shape[1]
-    ends = np.concatenate([[0], sizes.cumsum()]).astype(np.int32)
-    out, place, before = np.empty((int(ends[-1]), len(names) - 1)), np.empty(ends[-1], dtype=np.int32), 0
-    for rows, values, cells in parts:
-        at = ends[rows][:, None] + np.arange(len(values))
-        out[at], place[at] = cells, np.arange(before, before + len(values))
-        before += len(values)
-    texts = pa.concat_arrays([values for _, values, _ in parts]) if parts else pa.array([], pa.string())
-    columns = [finite_or_null(column) for column in out.T.copy()]
-    structs = pa.StructArray.from_arrays([pa.DictionaryArray.from_arrays(pa.array(place), texts), *columns], names)
-    return pa.ListArray.from_arrays(pa.array(ends), structs, mask=pa.array(sizes == 0))

@@ -97,7 +97,13 @@ class Answers:
         """
         from ldpsql.estimates.question import answered, question_named  # noqa: PLC0415  # questions are about estimates
 
-        return answered(question_named(question).asked(**arguments), self.of, self.group)
+        kind = question_named(question)
+        if kind.raw:
+            raise InvalidParameter(
+                f"'{kind.name}' is about raw columns, which an estimate does not have",
+                f"ldpsql.estimate(frame, m, question='{kind.name}', {next(iter(kind.raw))}='premium')",
+            )
+        return answered(kind.asked(**arguments), self.of, self.group)
 
     def margin(self, columns: Sequence[str] | str, given: Sequence[str] | str | None = None) -> pa.Table:
         """Return the table of some columns: a column for each, estimate, std_error, low, high; unknown errors are NULL.

@@ -25,7 +25,6 @@ from ldpsql.estimates.measures import FIELDS, Measure, TableFunctional
 from ldpsql.estimates.scale import check_ordered, scale_of
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource
-from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.mixed import Mixed
 from ldpsql.inference.operators import Ints
 from ldpsql.inference.some_columns import SomeColumns
@@ -131,6 +130,8 @@ class Question(ABC):
         typed_by: the argument on which the type of values depends: the name of a column, or a list of names.
         two_groups: whether two groups of people are compared, each by the counts of its reports.
         lists: whether nearly all reports differ, so that lists of them are read faster than counts.
+        raw: the raw columns next to the report that it takes, the outcome first, each with its default as SQL, or None if it
+            is needed. ``estimated`` then gets rows, or their sums, instead of counts.
 
     """
 
@@ -142,6 +143,7 @@ class Question(ABC):
     typed_by: ClassVar[str | None] = None
     two_groups: ClassVar[bool] = False
     lists: ClassVar[bool] = False
+    raw: ClassVar[Mapping[str, str | None]] = {}
     kind: ClassVar[str] = "question"
 
     @abstractmethod
@@ -174,8 +176,14 @@ class Question(ABC):
         return values_of(source)
 
     @classmethod
-    def estimated(cls, asked: Asked, counts: GroupedCounts) -> Iterator[tuple[Ints, Lines]]:
-        """Yield the answers for all groups in parts, each with the groups in it, as ``counts.groups`` numbers them."""
+    def estimated(cls, asked: Asked, counts: Any) -> Iterator[tuple[Ints, Lines]]:
+        """Yield the answers for all groups in parts, each with the groups in it, as ``counts.groups`` numbers them.
+
+        Args:
+            asked: the question with what it is asked of.
+            counts: `GroupedCounts` of reports, or rows or their sums if the question has raw columns.
+
+        """
         for groups, estimates in estimated(asked.source, counts, asked.estimator):
             yield groups, cls.measured(asked.functional, replace(estimates, recorded=asked.recorded))
 
@@ -187,6 +195,11 @@ class Question(ABC):
             measure = measure.at(0)
         columns = {name: getattr(measure, name) if hasattr(measure, name) else getattr(functional, name) for name in cls.fields}
         return Lines.of_numbers(columns, getattr(measure, "rounding", 0.0))
+
+    @classmethod
+    def adds_up(cls, arguments: Mapping[str, Any]) -> bool:  # noqa: ARG003  # most do
+        """Return whether sums over the rows of each report suffice, if the question has raw columns."""
+        return True
 
     @classmethod
     def parameters(cls) -> dict[str, object]:
@@ -203,7 +216,8 @@ class Question(ABC):
             InvalidParameter: with the names of those that it takes.
 
         """
-        own, named = cls.parameters(), set(names)
+        own: dict[str, object] = {name: default or REQUIRED for name, default in cls.raw.items()} | cls.parameters()
+        named = set(names)
         needed = {name for name, default in own.items() if default is REQUIRED}
         if not needed <= named or not named <= own.keys() | cls.options.keys() | {"keep"}:
             takes = ", ".join(name + " (needed)" * (name in needed) for name in [*own, *cls.options])

@@ -18,50 +18,37 @@ from ldpsql.channels import Floats
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.measures import Measure
 from ldpsql.estimates.ratios import Pair, Two, differences_within, fieller
+from ldpsql.estimators.base import Estimator
 from ldpsql.inference.score_intervals import deviations
 from ldpsql.mechanisms.base import Mechanism
-from ldpsql.names import BEST, INV
+from ldpsql.names import BEST, EMPIRICAL_BAYES, INV
 from ldpsql.outcomes.corrected import contributions
 from ldpsql.outcomes.moments import Moments
 
 Kind: TypeAlias = Literal["mean", "sum", "variance", "share"]
-METHODS = (BEST, INV, "bayes")
+METHODS = (BEST, INV, EMPIRICAL_BAYES)
 _BLOCK = 1 << 22  # numbers of contributions at a time
 _ROUNDS, _FEWEST = 8, 4  # of the prior and the means; and values from which a prior can be learned
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is asked about the raw column, and how it is estimated.
+class ByValue:
+    """What is asked about the raw column.
 
     Args:
         kind: which number.
-        method: ``inv``, the unbiased inversion; ``bayes``, which for means learns from all values how much they differ, and
-            draws uncertain ones towards the others; ``best``, which is ``bayes`` for the means of four or more values.
         versus: the place of the value that each mean is compared with; None for the means themselves.
-        confidence: of an interval, or of all together.
-        together: whether the intervals of all values hold together, by Bonferroni's inequality.
 
     """
 
     kind: Kind = "mean"
-    method: str = BEST
     versus: int | None = None
-    confidence: float = 0.95
-    together: bool = False
 
     def __post_init__(self) -> None:
-        for name, chosen, choices in (("of", self.kind, get_args(Kind)), ("estimator", self.method, METHODS)):
-            if chosen not in choices:
-                raise InvalidParameter(f"{name} must be one of {', '.join(choices)}", f"{name} := '{choices[0]}'")
-        if not 0 < self.confidence < 1:
-            raise InvalidParameter("confidence must be between 0 and 1", "confidence := 0.95")
+        if self.kind not in get_args(Kind):
+            raise InvalidParameter(f"measure must be one of {', '.join(get_args(Kind))}", "measure := 'mean'")
         if self.versus is not None and self.kind != "mean":
-            raise InvalidParameter("only means are compared with that of a value", "leave out versus, or of")
-
-    def deviations(self, values: int) -> float:
-        """Return how many standard errors an interval reaches to either side."""
-        return deviations(1 - (1 - self.confidence) / values if self.together else self.confidence)
+            raise InvalidParameter("only means are compared with that of a value", "leave out versus, or measure")
 
 
 @dataclass(frozen=True)
@@ -151,12 +138,24 @@ class Corrected:
         )
 
 
-def answer(corrected: Corrected, asked: Asked) -> Measure:
+def by_value(corrected: Corrected, asked: ByValue, estimator: Estimator) -> Measure:
     """Return the number for each value, with its standard error and interval, each field of shape (values,).
 
     If the weight of a value is not clearly above zero, its mean has an infinite error, and the interval may be all outcomes.
+
+    Args:
+        corrected: the sums.
+        asked: which number.
+        estimator: ``inv``, the unbiased inversion; ``empirical_bayes``, which for means learns from all values how much they
+            differ, and draws uncertain ones towards the others; ``best``, which is that for the means of four or more values.
+
+    Raises:
+        InvalidParameter: if it is another estimator.
+
     """
-    z, (least, most) = asked.deviations(len(corrected.sums)), corrected.ends
+    if estimator.name not in METHODS:
+        raise InvalidParameter(f"this takes the estimators {', '.join(METHODS)}", f"estimator := '{INV}'")
+    z, (least, most) = deviations(estimator.pointwise(len(corrected.sums))), corrected.ends
     if asked.kind == "sum":
         total = corrected.sums[:, 1]
         error = np.sqrt(np.maximum(corrected.both[2].diagonal() - total**2 / corrected.weight[2], 0.0))
@@ -166,7 +165,7 @@ def answer(corrected: Corrected, asked: Asked) -> Measure:
     if asked.kind == "variance":
         return _ratio(corrected.of_variances, z, 0.0, (most - least) ** 2 / 4)
     plain = _ratio(corrected.of_means, z, least, most)
-    if asked.method != INV and len(corrected.sums) >= _FEWEST:
+    if estimator.name != INV and len(corrected.sums) >= _FEWEST:
         estimate, error = posterior(corrected)
         plain = replace(plain, estimate=estimate, std_error=error)
     return plain if asked.versus is None else _compared(corrected, plain, asked.versus, z)

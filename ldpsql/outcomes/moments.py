@@ -7,10 +7,9 @@ They are not counts, and have another type: structs with the fields of `SUMS`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, pairwise
-from math import comb
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +17,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import Floats
-from ldpsql.domains.columns import as_numbers, distinct, struct_parts, taken
+from ldpsql.domains.columns import as_numbers, distinct, plain, struct_parts, taken
 from ldpsql.errors import BadCounts, InvalidParameter
-from ldpsql.quoting import quoted
+from ldpsql.quoting import quoted, text_literal
 from ldpsql.reports import of_octets
 
-SUMS = ("n", "refused", "least", "most", "w", "ww")
-ROW = ("y", "w", "x")  # of a list of rows instead of sums
+REPORT, WEIGHT = "report", "weight"  # the fields of a report among its sums, and of the weight of a row
+SUMS = (REPORT, "n", "refused", "least", "most", "names", "w", "ww")
 MOST_COLUMNS = 8  # raw columns: there are 715 products of four of 1 and nine numbers
 
 
@@ -45,6 +44,7 @@ class Moments:
         first: the sums of w m, shape (rows, products of two).
         second: the sums of w^2 m, shape (rows, products of four).
         ends: the least and the largest outcome y, shape (rows, 2).
+        names: the names of x_1, x_2, ...
 
     """
 
@@ -55,60 +55,19 @@ class Moments:
     first: Floats
     second: Floats
     ends: Floats
-
-    @property
-    def columns(self) -> int:
-        """The number of raw columns, the outcome included."""
-        return next(c for c in range(1, MOST_COLUMNS + 1) if comb(c + 2, 2) == self.first.shape[1])
+    names: tuple[str, ...] = ()
 
     @classmethod
-    def of_rows(
-        cls, reports: pa.Array, raw: Floats, weights: Floats, group: NDArray[np.int64], groups: NDArray[np.int64]
-    ) -> Moments:
-        """Return the sums over rows.
-
-        Args:
-            reports: the report of each row, none of which is NULL.
-            raw: the raw columns, the outcome first, shape (rows, columns).
-            weights: the weight of each row.
-            group: the position in ``groups`` of each row.
-            groups: the caller's number of each group.
-
-        """
-        first, number = distinct(reports)
-        cells, row, cell = np.unique(group * len(first) + number, return_index=True, return_inverse=True)
-        u = np.column_stack([np.ones(len(raw)), raw])
-
-        def added(weight: Floats, degree: int) -> Floats:
-            sums = [weight * u[:, list(places)].prod(axis=1) for places in products(raw.shape[1], degree)]
-            return np.stack([np.bincount(cell, weights=one, minlength=len(cells)) for one in sums], axis=1)
-
-        ends = np.stack([np.full(len(cells), np.inf), np.full(len(cells), -np.inf)], axis=1)
-        np.minimum.at(ends[:, 0], cell, raw[:, 0])
-        np.maximum.at(ends[:, 1], cell, raw[:, 0])
-        n = np.bincount(cell, minlength=len(cells)).astype(np.float64)
-        return cls(taken(reports, row), group[row], groups, n, added(weights, 2), added(weights**2, 4), ends)
-
-    @classmethod
-    def of_lists(cls, reports: pa.ListArray, lists: pa.ListArray, rows: NDArray[np.int64]) -> Moments:
-        """Return the sums in some rows of SQL columns of lists.
-
-        Args:
-            reports: lists of reports.
-            lists: for each report, its sums, a struct of `SUMS`, or one row, a struct of `ROW`.
-            rows: the rows to read, none of which is NULL.
+    def of_lists(cls, lists: pa.ListArray, rows: NDArray[np.int64]) -> Moments:
+        """Return the sums in some rows of an SQL column of lists of structs of `SUMS`, none of which is NULL.
 
         Raises:
-            BadCounts: if the lists are neither, or a weight is negative, NULL or not finite.
+            BadCounts: if the sums are of different columns, or a weight is negative, NULL or not finite.
 
         """
-        if set(_names(lists)) == set(ROW):
-            flat = RawRows.of_lists(reports, lists, rows)
-            return cls.of_rows(flat.reports, flat.raw, flat.weights, flat.group, rows)
-        if not set(_names(lists)) >= set(SUMS):
-            raise BadCounts("these are not sums of weights and outcomes", "use ldp.sums(report, y) under GROUP BY report")
-        own, cells, group = _flattened(reports, lists, rows)
+        cells, group = _flattened(lists.take(pa.array(rows)))
         number = dict(zip(cells.type.names, struct_parts(cells), strict=True))
+        own, names = number[REPORT], number["names"].unique().drop_null()
         if pc.sum(number["refused"]).as_py():
             raise _bad_weights()
         n = number["n"].cast(pa.float64()).fill_null(0.0).to_numpy()
@@ -118,73 +77,183 @@ class Moments:
         if not (np.isfinite(first).all() and np.isfinite(second).all()):
             raise _not_finite()
         ends = np.stack([number[name].take(at).cast(pa.float64()).to_numpy() for name in ("least", "most")], axis=1)
-        return cls(own.take(at), group[used], rows, n[used], first, second, ends)
+        reports = of_octets(own) if pa.types.is_binary(own.type) else own
+        regressors = tuple(one for text in names.to_pylist() for one in str(text).split("\n") if one)
+        if len(names) > 1 or {first.shape[1:], second.shape[1:]} != {(len(products(len(regressors) + 1, d)),) for d in (2, 4)}:
+            raise BadCounts("the sums are of different raw columns", "add up sums of the same columns")
+        return cls(reports.take(at), group[used], rows, n[used], first, second, ends, regressors)
+
+    def sums(self) -> Moments:
+        """Return the sums."""
+        return self
 
     def each(self) -> Iterator[Moments]:
         """Yield the sums of each group."""
-        order = np.argsort(self.group, kind="stable")
-        edges = np.searchsorted(self.group[order], np.arange(len(self.groups) + 1))
-        for place, (start, end) in enumerate(pairwise(edges)):
-            at = order[start:end]
-            own = (self.n[at], self.first[at], self.second[at], self.ends[at])
-            reports = self.reports.take(pa.array(at))
-            yield Moments(reports, np.zeros(len(at), dtype=np.int64), self.groups[place : place + 1], *own)
+        for groups, at in _each(self.group, self.groups):
+            own = (self.n[at], self.first[at], self.second[at], self.ends[at], self.names)
+            yield Moments(self.reports.take(pa.array(at)), np.zeros(len(at), dtype=np.int64), groups, *own)
 
 
 @dataclass(frozen=True, eq=False)
 class RawRows:
-    """Rows with a report, raw columns and a weight, none of them NULL; ``group`` is the position of the group of each."""
+    """Rows with a report, raw columns and a weight, none of them NULL.
+
+    Args:
+        reports: the report of each row.
+        group: the position in ``groups`` of each row.
+        groups: the caller's number of each group.
+        raw: the raw columns, the outcome first, shape (rows, columns).
+        weights: the weight of each row.
+        names: the names of the raw columns after the outcome.
+
+    """
 
     reports: pa.Array
+    group: NDArray[np.int64]
+    groups: NDArray[np.int64]
     raw: Floats
     weights: Floats
-    group: NDArray[np.int64]
     names: tuple[str, ...]
 
     @classmethod
     def of_lists(cls, reports: pa.ListArray, lists: pa.ListArray, rows: NDArray[np.int64]) -> RawRows:
-        """Return the rows in lists of structs of `ROW`; ``x`` is a struct of raw regressors, or NULL.
+        """Return the rows in lists of structs: raw columns or structs of them, the outcome first, and `WEIGHT`, or NULL for 1.
 
         Raises:
             BadCounts: if a weight is negative, NULL or not finite, or a raw column is not finite.
 
         """
-        own, cells, group = _flattened(reports, lists, rows)
-        part = dict(zip(cells.type.names, struct_parts(cells), strict=True))
-        y, w, x = (part[name] for name in ROW)
-        columns, names = [y], []
-        if pa.types.is_struct(x.type):
-            names = [field.name for field in x.type]
-            columns += struct_parts(x)
-        elif not pa.types.is_null(x.type):
-            raise InvalidParameter("raw regressors must be a STRUCT of numbers", "such as {age: age, hours: hours}")
+        own, group = _flattened(reports.take(pa.array(rows)))
+        cells, _ = _flattened(lists.take(pa.array(rows)))
+        if len(cells) != len(own):
+            raise BadCounts("there must be as many reports as rows", "call the aggregate of a question in ldp")
+        columns = _raw_columns(cells)
+        w = columns.pop(WEIGHT)
         check_columns(len(columns))
         there = own.is_valid()
-        for column in columns:
+        for column in columns.values():
             there = pc.and_(there, column.is_valid())
         at = pa.array(np.flatnonzero(there.to_numpy(zero_copy_only=False)))
-        raw = np.stack([as_numbers(column.take(at)) for column in columns], axis=1)
-        weights = as_numbers(w.take(at)) if not w.take(at).null_count else np.full(len(at), np.nan)
+        raw = np.stack([as_numbers(column.take(at)) for column in columns.values()], axis=1)
+        weights = np.ones(len(at)) if pa.types.is_null(w.type) else as_numbers(w.take(at))
         if not np.isfinite(weights).all() or (weights < 0).any():
             raise _bad_weights()
         if not np.isfinite(raw).all():
             raise _not_finite()
-        return cls(own.take(at), raw, weights, group[at.to_numpy()], tuple(names))
+        return cls(own.take(at), group[at.to_numpy()], rows, raw, weights, tuple(columns)[1:])
+
+    def sums(self) -> Moments:
+        """Return the sums over the rows of each report of each group."""
+        first, number = distinct(self.reports)
+        cells, row, cell = np.unique(self.group * len(first) + number, return_index=True, return_inverse=True)
+        u = np.column_stack([np.ones(len(self.raw)), self.raw])
+
+        def added(weight: Floats, degree: int) -> Floats:
+            sums = [weight * u[:, list(places)].prod(axis=1) for places in products(self.raw.shape[1], degree)]
+            return np.stack([np.bincount(cell, weights=one, minlength=len(cells)) for one in sums], axis=1)
+
+        ends = np.stack([np.full(len(cells), np.inf), np.full(len(cells), -np.inf)], axis=1)
+        np.minimum.at(ends[:, 0], cell, self.raw[:, 0])
+        np.maximum.at(ends[:, 1], cell, self.raw[:, 0])
+        n = np.bincount(cell, minlength=len(cells)).astype(np.float64)
+        sums = (n, added(self.weights, 2), added(self.weights**2, 4), ends, self.names)
+        return Moments(taken(self.reports, row), self.group[row], self.groups, *sums)
+
+    def each(self) -> Iterator[RawRows]:
+        """Yield the rows of each group."""
+        for groups, at in _each(self.group, self.groups):
+            own = (self.raw[at], self.weights[at], self.names)
+            yield RawRows(self.reports.take(pa.array(at)), np.zeros(len(at), dtype=np.int64), groups, *own)
 
 
-def sums_sql(report: str, raw: Sequence[str], weight: str) -> str:
+def rows_of(column: pa.ChunkedArray, handles: pa.ChunkedArray) -> Iterator[tuple[int, RawRows | Moments]]:
+    """Yield each handle with the rows of its groups, or their sums; groups without reports are left out.
+
+    Args:
+        column: structs of lists, ``reports`` and ``rows``; if the reports are sums, their rows do not matter.
+        handles: what the caller knows about each group.
+
+    """
+    reports, rows = _lists(column)
+    if reports is None:
+        return
+    by_group, filled = plain(handles).to_numpy(zero_copy_only=False), np.flatnonzero(pc.list_value_length(reports).fill_null(0))
+    for handle in np.unique(by_group[filled]):
+        groups = filled[by_group[filled] == handle]
+        yield int(handle), Moments.of_lists(reports, groups) if rows is None else RawRows.of_lists(reports, rows, groups)
+
+
+def people(column: pa.ChunkedArray) -> pa.Array:
+    """Return how many rows each struct of `rows_of` stands for: those whose report and raw columns are not NULL."""
+    reports, rows = _lists(column)
+    if reports is None:
+        return pa.array(np.zeros(len(column), dtype=np.int64))
+    cells, group = _flattened(reports)
+    if rows is None:
+        weights = pc.struct_field(cells, "n").fill_null(0).to_numpy()
+    else:
+        parts = _raw_columns(_flattened(rows)[0])
+        del parts[WEIGHT]
+        weights = np.logical_and.reduce([part.is_valid().to_numpy(zero_copy_only=False) for part in (cells, *parts.values())])
+    return pa.array(np.bincount(group, weights, len(column)).astype(np.int64))
+
+
+def _lists(column: pa.ChunkedArray) -> tuple[pa.ListArray | None, pa.ListArray | None]:
+    """Return the lists of reports and of rows; None for rows if the reports are sums, and for both if there are none.
+
+    Raises:
+        InvalidParameter: if the reports are not sums, and have no raw column.
+
+    """
+    if not pa.types.is_struct(column.type) or column.type.names != ["reports", "rows"]:
+        raise InvalidParameter("these are not reports and their rows", "call the aggregate of a question in ldp")
+    reports, rows = struct_parts(plain(column))
+    if not pa.types.is_list(reports.type):
+        return None, None
+    kind = reports.type.value_type
+    if pa.types.is_struct(kind) and set(SUMS) <= set(kind.names):
+        return reports, None
+    row = rows.type.value_type if pa.types.is_list(rows.type) else rows.type
+    if not pa.types.is_struct(row) or WEIGHT not in row.names or pa.types.is_null(row.field(0).type):
+        raise InvalidParameter("this question is about a raw column, and none is named", "ldp.outcome(report, m, premium)")
+    return reports, rows
+
+
+def _raw_columns(cells: pa.StructArray) -> dict[str, pa.Array]:
+    """Return the columns of structs of a row, those of a struct in it by their own names, without those that are left out.
+
+    Raises:
+        InvalidParameter: if two have the same name.
+
+    """
+    out: dict[str, pa.Array] = {}
+    for field, column in zip(cells.type, struct_parts(cells), strict=True):
+        own = (
+            zip(column.type.names, struct_parts(column), strict=True)
+            if pa.types.is_struct(column.type)
+            else [(field.name, column)]
+        )
+        for name, each in own:
+            if name in out:
+                raise InvalidParameter("two raw columns have the same name", "give a raw column another name")
+            if field.name == WEIGHT or not pa.types.is_null(each.type):
+                out[name] = each
+    return out
+
+
+def sums_sql(report: str, raw: Mapping[str, str], weight: str) -> str:
     """Return the SQL expression of a report and the sums of its rows, for a query that is grouped by the report.
 
     Args:
         report: the column of reports.
-        raw: the raw columns, the outcome first.
+        raw: the raw columns by their names, the outcome first.
         weight: the weight of each row; 1 for none.
 
     """
     check_columns(len(raw))
-    used = " AND ".join(f"({column}) IS NOT NULL" for column in raw)
+    used = " AND ".join(f"({column}) IS NOT NULL" for column in raw.values())
     # The message of a failed CAST would show the value.
-    factors, weight = [f"TRY_CAST(({column}) AS DOUBLE)" for column in raw], f"TRY_CAST(({weight}) AS DOUBLE)"
+    factors, weight = [f"TRY_CAST(({column}) AS DOUBLE)" for column in raw.values()], f"TRY_CAST(({weight}) AS DOUBLE)"
     numbers = " AND ".join(f"{factor} IS NOT NULL" for factor in factors)
 
     def added(power: int, degree: int) -> str:
@@ -197,11 +266,12 @@ def sums_sql(report: str, raw: Sequence[str], weight: str) -> str:
 
     n = f"count(*) FILTER ({used})"
     parts = {
-        "report": report,
+        REPORT: report,
         "n": n,
         "refused": f"{n} - count(*) FILTER ({numbers} AND {weight} >= 0 AND {weight} < 'inf'::DOUBLE)",
         "least": f"min({factors[0]})",
         "most": f"max({factors[0]})",
+        "names": text_literal("\n".join(list(raw)[1:])),
         "w": added(1, 2),
         "ww": added(2, 4),
     }
@@ -230,21 +300,19 @@ def _not_finite() -> BadCounts:
     return BadCounts("a raw column has numbers that are not finite", "leave these rows out")
 
 
-def _names(lists: pa.ListArray) -> list[str]:
-    return [field.name for field in lists.type.value_type] if pa.types.is_struct(lists.type.value_type) else []
+def _flattened(lists: pa.ListArray) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Return the items of lists, and the list of each."""
+    flat = lists.flatten()
+    sizes = pc.list_value_length(lists).fill_null(0).to_numpy()
+    return of_octets(flat) if pa.types.is_binary(flat.type) else flat, np.repeat(np.arange(len(lists)), sizes)
 
 
-def _flattened(
-    reports: pa.ListArray, lists: pa.ListArray, rows: NDArray[np.int64]
-) -> tuple[pa.Array, pa.Array, NDArray[np.int64]]:
-    """Return the items of both columns, and the group of each."""
-    own, chosen = reports.take(pa.array(rows)), lists.take(pa.array(rows))
-    sizes = np.diff(chosen.offsets.to_numpy())
-    if not np.array_equal(sizes, np.diff(own.offsets.to_numpy())):
-        raise BadCounts("there must be as many reports as rows", "use ldp.outcome or ldp.regression")
-    flat = own.flatten()
-    flat = of_octets(flat) if pa.types.is_binary(flat.type) else flat
-    return flat, chosen.flatten(), np.repeat(np.arange(len(rows)), sizes)
+def _each(group: NDArray[np.int64], groups: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield the number of each group, as an array, and the places of its rows."""
+    order = np.argsort(group, kind="stable")
+    edges = np.searchsorted(group[order], np.arange(len(groups) + 1))
+    for place, (start, end) in enumerate(pairwise(edges)):
+        yield groups[place : place + 1], order[start:end]
 
 
 def _table(lists: pa.Array, rows: int) -> Floats:

@@ -11,27 +11,27 @@ Data Analysis 2006, for krr.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias, get_args
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from ldpsql.channels import Floats
 from ldpsql.domains.columns import distinct
+from ldpsql.domains.domain import Domain
+from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter, NoReports, NotApplicable
+from ldpsql.estimates.conditions import named_place
 from ldpsql.estimates.scale import scale_of
-from ldpsql.estimates.shown import Tabular
 from ldpsql.inference.score_intervals import deviations
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.outcomes.corrected import columns_of, contributions
 from ldpsql.outcomes.moments import Moments, RawRows, products
 
-Family: TypeAlias = Literal["linear", "logistic"]
 _STEPS, _BLOCK = 100, 1 << 22
 _MOST_TERMS = 200
-COLUMNS = ("term", "estimate", "std_error", "low", "high", "p_value")
 
 
 @dataclass(frozen=True)
@@ -98,49 +98,54 @@ class Design:
         return cls(places, tuple(terms), maps, numbers)
 
 
-@dataclass(frozen=True, repr=False)
-class Regression(Tabular):
-    """The coefficients of a regression, with sandwich errors and intervals, each field of shape (terms,).
+def named_columns(values: Domain, of: pa.Scalar) -> tuple[list[str], tuple[int, ...]]:
+    """Return the names and the places of the columns of a table that are named, all if none is; of one column no place.
 
-    ``reports`` is the number of rows, and ``effective_reports`` that of rows of equal weight (Kish).
+    Args:
+        values: the cells of a table, or the values of one column.
+        of: a name, a list of names, or NULL.
+
+    Raises:
+        InvalidParameter: if one is not the name of a column.
+
     """
+    several = list(of.values) if isinstance(of, pa.ListScalar | pa.LargeListScalar) and of.is_valid else [of]
+    named = [place for place in (named_place(values, name) for name in several) if place is not None]
+    if not isinstance(values, Product):
+        return ["value"], ()
+    places = tuple(dict.fromkeys(named)) or tuple(range(len(values.parts)))
+    return [values.names[place] for place in places], places
 
-    family: Family
-    reports: int
-    effective_reports: float
-    term: tuple[str, ...]
+
+class Coefficients(NamedTuple):
+    """The coefficients of a regression, with sandwich errors, intervals and p-values, each of shape (terms,)."""
+
     estimate: Floats
-    std_error: Floats = field(default_factory=lambda: np.zeros(0))
-    low: Floats = field(default_factory=lambda: np.zeros(0))
-    high: Floats = field(default_factory=lambda: np.zeros(0))
-    p_value: Floats = field(default_factory=lambda: np.zeros(0))
+    std_error: Floats
+    low: Floats
+    high: Floats
+    p_value: Floats
 
-    def with_errors(self, covariance: Floats, confidence: float) -> Regression:
-        """Return the regression with the errors of a sandwich, enlarged for the fitted coefficients (HC1)."""
+    @classmethod
+    def of(cls, b: Floats, covariance: Floats, confidence: float, effective: float) -> Coefficients:
+        """Return coefficients with the errors of a sandwich, enlarged for the fitted coefficients (HC1).
+
+        Args:
+            b: the coefficients.
+            covariance: the sandwich.
+            confidence: of each interval.
+            effective: how many rows of equal weight would be as good (Kish, "Survey sampling", 1965).
+
+        """
         from scipy.special import erfc  # noqa: PLC0415  # slow to import
 
-        z, b = deviations(confidence), self.estimate
-        spare = self.effective_reports / max(self.effective_reports - len(b), 1.0)
+        z, spare = deviations(confidence), effective / max(effective - len(b), 1.0)
         error = np.sqrt(np.maximum(covariance.diagonal(), 0.0) * spare)
         p = erfc(np.abs(b) / np.where(error > 0, error, np.inf) / np.sqrt(2))
-        return replace(self, std_error=error, low=b - z * error, high=b + z * error, p_value=p)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary for each coefficient."""
-        columns = {name: getattr(self, name).tolist() for name in COLUMNS[1:]}
-        return [{"term": term, **{name: columns[name][i] for name in columns}} for i, term in enumerate(self.term)]
-
-    def to_arrow(self) -> pa.Table:
-        """Return a table with a row for each coefficient."""
-        return pa.Table.from_pylist(self.rows())
-
-    @property
-    def heading(self) -> str:
-        """The family, the number of rows, and that of rows of equal weight that would say as much."""
-        return f"{self.family} regression, {self.reports} rows, {self.effective_reports:.0f} effective"
+        return cls(b, error, b - z * error, b + z * error, p)
 
 
-def linear(mechanism: Mechanism, moments: Moments, design: Design, confidence: float) -> Regression:
+def linear(mechanism: Mechanism, moments: Moments, design: Design, confidence: float) -> Coefficients:
     """Return the linear regression of the first raw column, from the sums of one group.
 
     Raises:
@@ -165,17 +170,11 @@ def linear(mechanism: Mechanism, moments: Moments, design: Design, confidence: f
         score = (q[part] @ own).reshape(-1, len(gram), size**2)
         fourth = _expanded(moments.second[there[part]], size, 4).reshape(-1, size**2, size**2)
         meat += np.einsum("zqm,zmn,zrn->qr", score, fourth, score, optimize=True)
-    weights = moments.first[there, 0].sum(), moments.second[there, 0].sum()
-    fit = Regression("linear", int(moments.n[there].sum()), weights[0] ** 2 / weights[1], design.terms, b)
-    return fit.with_errors(inverse @ meat @ inverse.T, confidence)
+    effective = moments.first[there, 0].sum() ** 2 / moments.second[there, 0].sum()
+    return Coefficients.of(b, inverse @ meat @ inverse.T, confidence, effective)
 
 
-def logistic(
-    mechanism: Mechanism,
-    rows: RawRows,
-    design: Design,
-    confidence: float,
-) -> Regression:
+def logistic(mechanism: Mechanism, rows: RawRows, design: Design, confidence: float) -> Coefficients:
     """Return the logistic regression of the first raw column, whose outcomes are between 0 and 1.
 
     Args:
@@ -189,7 +188,7 @@ def logistic(
         NotApplicable: if the corrected score has no root, as the reports are too few or too noisy.
 
     """
-    reports, raw, weight, squares, count = _distinct(rows)
+    reports, raw, weight, squares = _distinct(rows)
     if len(raw) and not ((raw[:, 0] >= 0) & (raw[:, 0] <= 1)).all():
         raise InvalidParameter("a logistic regression needs outcomes between 0 and 1", "such as (income > 50)::INTEGER")
     there, q = contributions(mechanism, design.places, reports, strict=not design.smooth)
@@ -201,8 +200,7 @@ def logistic(
     if np.linalg.norm(total) > 1e-6 * w.sum() or np.linalg.eigvalsh((slope + slope.T) / 2)[0] <= 0:
         raise _undetermined()
     inverse = _inverse(slope)
-    fit = Regression("logistic", count, w.sum() ** 2 / ww.sum(), design.terms, b)
-    return fit.with_errors(inverse @ meat @ inverse.T, confidence)
+    return Coefficients.of(b, inverse @ meat @ inverse.T, confidence, w.sum() ** 2 / ww.sum())
 
 
 Scores: TypeAlias = tuple[Floats, Floats, Floats]
@@ -255,34 +253,13 @@ def _root(scores: Callable[[Floats], Scores], size: int) -> tuple[Floats, Scores
     raise _undetermined()
 
 
-def of_rows(mechanism: Mechanism, rows: RawRows, design: Design, family: Family, confidence: float) -> Regression:
-    """Return the regression of one group's rows."""
-    if family == "logistic":
-        return logistic(mechanism, rows, design, confidence)
-    sums = Moments.of_rows(rows.reports, rows.raw, rows.weights, rows.group, np.zeros(1, dtype=np.int64))
-    return linear(mechanism, sums, design, confidence)
-
-
-def _distinct(rows: RawRows) -> tuple[pa.Array, Floats, Floats, Floats, int]:
-    """Return distinct rows: reports, raw columns, sums of weights and of their squares; and how many rows there are."""
+def _distinct(rows: RawRows) -> tuple[pa.Array, Floats, Floats, Floats]:
+    """Return distinct rows: reports, raw columns, sums of weights and of their squares."""
     _, number = distinct(rows.reports)
     keys = np.column_stack([number, rows.raw])
     _, first, place = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     added, squares = (np.bincount(place.ravel(), rows.weights**power, len(first)).astype(np.float64) for power in (1, 2))
-    return rows.reports.take(pa.array(first)), rows.raw[first], added, squares, len(number)
-
-
-def check_family(name: str) -> Family:
-    """Return the name of a family of regressions.
-
-    Raises:
-        InvalidParameter: if there is none of this name.
-
-    """
-    for family in get_args(Family):
-        if name == family:
-            return family
-    raise InvalidParameter(f"family must be one of {', '.join(get_args(Family))}", "family := 'linear'")
+    return rows.reports.take(pa.array(first)), rows.raw[first], added, squares
 
 
 def _expanded(sums: Floats, size: int, degree: int) -> Floats:

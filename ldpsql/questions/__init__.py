@@ -43,13 +43,21 @@ from ldpsql.inference.counting import without_impossible
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.mixed import of_lists
 from ldpsql.names import INV
+from ldpsql.outcomes.by_value import ByValue, Corrected, by_value
+from ldpsql.outcomes.moments import Moments
+from ldpsql.outcomes.question import QuestionOfOutcome, one_mechanism
+from ldpsql.outcomes.regression import Design, linear, logistic, named_columns
 
 __all__ = [
-    "API_VERSION", "FIELDS", "INV", "NULL", "NUMBERS", "RANGE", "TESTED", "Argument", "Asked", "Columns", "Contrast",
+    "API_VERSION", "FIELDS", "INV", "NULL", "NUMBERS", "RANGE", "TESTED", "Argument", "Asked", "ByValue", "Columns", "Contrast",
+    "Corrected", "Design",
     "Diagnosis", "Domain", "Estimate", "Estimates", "Fields", "Functional", "GroupedCounts", "InvalidParameter", "Kind",
-    "Lines", "Margin", "Mean", "Measure", "Quantile", "Question", "QuestionOfColumn", "RangeShare", "RangeShares",
-    "RectangleShares", "Share", "SimulatedError", "Simulation", "Source", "TableCells", "Variance", "bound_of", "check_grid",
+    "Lines", "Margin", "Mean", "Measure", "Moments", "Quantile", "Question",
+    "QuestionOfColumn", "QuestionOfOutcome", "RangeShare", "RangeShares",
+    "RectangleShares", "Share", "SimulatedError", "Simulation", "Source", "TableCells", "Variance",
+    "bound_of", "by_value", "check_grid",
     "check_ordered", "checked_count", "condition", "distance", "estimator_of_top", "fields_of", "hookimpl", "is_table",
-    "margin_of", "named_place", "number_of", "of_lists", "python_value", "share_of", "simulated_errors", "tops",
+    "linear", "logistic", "margin_of", "named_columns", "named_place", "number_of", "of_lists",
+    "one_mechanism", "python_value", "share_of", "simulated_errors", "tops",
     "two_columns", "without_impossible",
 ]  # fmt: skip

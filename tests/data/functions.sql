@@ -14,13 +14,14 @@
 -- @prior DOUBLE[]: a distribution over the values, a share for each
 -- @by column: after `FROM`, the column of groups, or a STRUCT of several: the result begins with them, by their names
 -- @grid STRUCT: a grid, as `ldp.grid` makes it
--- @y DOUBLE: the raw column
+-- @outcome DOUBLE: the raw column; it is left out if sums of it, which `ldp.sums` makes, stand in place of the reports
+-- @regressors STRUCT: further raw columns, such as `{age: age, hours: hours}`
 -- @weight DOUBLE: the weight of each row
+-- @intervals VARCHAR: `'each'`, or `'simultaneous'`: all intervals hold together with the probability `confidence`
 -- @measure VARCHAR: `'mean'`, `'sum'`, `'variance'`, or `'share'`, which is weighted
--- @together BOOLEAN: whether the intervals of all values hold together
 -- @counts MAP: counts of reports, as `ldp.counts` returns them
 -- @columns any: the names of columns; in `perturb_rows` and `plan` a STRUCT with the mechanism, or the number of values, of each; of a grid, the number of columns
--- @x any: the value to perturb; in `regression` a number or a STRUCT of raw regressors
+-- @x any: the value to perturb
 -- @level any: the level of the row, which is published as it is
 -- @mechanisms STRUCT or MAP: the mechanism of each level
 -- @user_id any: the person
@@ -44,7 +45,6 @@
 -- @lows list: the low end of each range
 -- @highs list: the high end of each range
 -- @others MAP: the counts of the other group
--- @sums STRUCT: what `ldp.sums` returns
 -- @family VARCHAR: `'linear'` or `'logistic'`
 -- @numbers BOOLEAN: whether the perturbed column is a number with one coefficient, instead of one for each value
 -- @interactions BOOLEAN: whether to add products of the perturbed and the raw columns
@@ -176,9 +176,6 @@ SELECT unnest(ldp.independence({city: city, age: age}, person())) FROM reports;
 SELECT unnest(ldp.outcome(city, city(), premium), recursive := true) FROM reports;
 -- sums
 SELECT city, ldp.sums(city, premium) AS sums FROM reports GROUP BY city ORDER BY city;
--- outcome_sums
-SELECT unnest(ldp.outcome_sums(sums, city()), recursive := true)
-FROM (SELECT ldp.sums(city, premium) AS sums FROM reports GROUP BY city);
 -- regression
 SELECT unnest(ldp.regression(city, city(), premium), recursive := true) FROM reports;
 -- unbiased

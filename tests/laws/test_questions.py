@@ -16,6 +16,7 @@ from duckdb import DuckDBPyConnection
 from typer.testing import CliRunner
 
 import ldpsql
+from ldpsql.errors import InvalidParameter
 from ldpsql.functions import registry, sql_literal
 from ldpsql.mechanisms import Mechanism
 from tests import instances
@@ -53,7 +54,8 @@ OTHERS = {  # questions about other sources: the mechanism, and a value that it 
     "distance": ("krr(2, [1, 2, 3])", "1 + i % 3"),
 }
 BUILT_IN = {name: kind for name, kind in registry().questions.items() if kind.__module__.startswith("ldpsql.")}
-QUESTIONS = [name for name in BUILT_IN if name not in OTHERS or name == "margin"]
+RAW = [name for name, kind in BUILT_IN.items() if kind.raw]  # questions about raw columns, which counts do not have
+QUESTIONS = [name for name in BUILT_IN if name not in {*OTHERS, *RAW} or name == "margin"]
 VALUES = "[1, 2, 3, 5, 8, 13][1 + (hash(i) % 6)::INTEGER]"
 WHERE = {"given": {"low": 2, "high": 8}}
 GIVEN: dict[str, dict[str, Any]] = {"all": {}, "where a condition holds": WHERE}
@@ -140,11 +142,11 @@ def test_questions_about_other_sources_have_one_answer(con: DuckDBPyConnection, 
     assert all(answer == pytest.approx(answers[0], 1e-9, 1e-9, True) for answer in answers)
 
 
-IN_TURN = dict(zip(QUESTIONS, list(MECHANISMS.values()) * 9, strict=False))  # a mechanism for each question
+IN_TURN = dict(zip([*QUESTIONS, *RAW], list(MECHANISMS.values()) * 9, strict=False))  # a mechanism for each question
 
 
 @pytest.mark.parametrize("given", GIVEN)
-@pytest.mark.parametrize("question", [name for name, kind in BUILT_IN.items() if not kind.two_groups])
+@pytest.mark.parametrize("question", [name for name, kind in BUILT_IN.items() if not kind.two_groups and not kind.raw])
 def test_the_command_line_and_the_table_function_have_the_answer_of_the_aggregate(
     con: DuckDBPyConnection, question: str, given: str, tmp_path: Path
 ) -> None:
@@ -197,8 +199,12 @@ def test_lists_and_levels_have_one_answer_for_each_group_on_every_surface(
 def test_a_question_of_a_table_finds_the_recorded_mechanism_with_all_arguments(con: DuckDBPyConnection, question: str) -> None:
     text, value = OTHERS.get(question) or (IN_TURN[question], VALUES)
     options = "".join(f", {name} := {sql_literal(one)}" for name, one in ARGUMENTS.get(question, {}).items())
-    con.execute(f"CREATE TABLE p AS SELECT {value} AS x, i // 300 AS g FROM range(600) t(i)")
-    con.execute(f"CREATE TABLE r AS FROM ldp.perturb_rows(p, {{x: {sql_literal(text)}}}, keep := [g])")
+    options += raw(question) if question in RAW else ""
+    con.execute(
+        f"CREATE TABLE p AS SELECT {value} AS x, i // 300 AS g, hash(i) % 9 AS y, i % 7 AS age, "
+        "i % 5 AS hours FROM range(600) t(i)"
+    )
+    con.execute(f"CREATE TABLE r AS FROM ldp.perturb_rows(p, {{x: {sql_literal(text)}}}, keep := [g, y, age, hours])")
     for more in ("", ", by := g", ", by := {h: g}"):
         without, with_it = (f"FROM ldp.{question}(r, x{m}{options}{more}) ORDER BY ALL" for m in ("", f", {sql_literal(text)}"))
         answer = con.execute(without)
@@ -206,7 +212,73 @@ def test_a_question_of_a_table_finds_the_recorded_mechanism_with_all_arguments(c
         assert rows
         assert {row[-1] for row in rows} == {300 if more else 600}
         assert columns == con.execute(with_it).description
-        assert rows == con.execute(with_it).fetchall()
+        assert flat(rows) == pytest.approx(flat(con.execute(with_it).fetchall()), 1e-9, 1e-9, True)
+
+
+COLUMNS: dict[str, dict[str, Any]] = {
+    "outcome": {"outcome": "y"},
+    "regression": {"outcome": "y", "regressors": ["age", "hours"]},
+}
+
+
+def raw(question: str) -> str:
+    """Return the raw columns of a question as options in SQL."""
+    columns = COLUMNS[question]
+    return f", outcome := {columns['outcome']}" + ", regressors := {age: age, hours: hours}" * (len(columns) > 1)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(
+    ("question", "options"),
+    [("outcome", {"measure": "variance"}), ("outcome", {"versus": 2, "intervals": "simultaneous"}),
+     ("outcome", {"estimator": "inv"}),
+     ("regression", {"numbers": True}), ("regression", {"numbers": True, "interactions": True}),
+     ("regression", {"family": "logistic", "numbers": True})],
+)  # fmt: skip
+def test_a_question_about_raw_columns_has_one_answer(
+    con: DuckDBPyConnection, mechanism: str, question: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """In SQL under GROUP BY, from sums, as a table function, in Python and in commands; with weights and for each group."""
+    text, by_rows = MECHANISMS[mechanism], options.get("family") == "logistic"
+    options = {name: one for name, one in options.items() if name != "versus" or mechanism != "bins"}  # 2 is not a bin
+    con.execute(f"CREATE MACRO m() AS ldp.{text.replace('=', ' := ')}")
+    outcome = "(hash(i) + i % 5) % 3 > 1" if by_rows else "hash(i) % 6 + i % 7"
+    con.execute(f"""CREATE TABLE r AS SELECT ldp.perturb({VALUES}, m()) AS x, ({outcome})::DOUBLE AS y, (i % 11)::DOUBLE AS age,
+        hash(i + 1) % 9 AS hours, 1 + i % 3 AS w, i // 3000 AS g FROM range(6000) t(i)""")
+    con.execute(f"COPY r TO '{tmp_path}/r.parquet'")
+    given = "".join(f", {name} := {sql_literal(one)}" for name, one in options.items()) + ", weight := w"
+    grouped = con.execute(f"SELECT g, ldp.{question}(x, m(){raw(question)}{given}) FROM r GROUP BY g").fetchall()
+    answer = {g: flat(own) for g, own in grouped}
+    answers = [con.execute(f"FROM ldp.{question}(r, x, m(){raw(question)}{given}, by := g)").fetchall()]
+    asked = {"column": "x", "weight": "w", "by": "g", "question": question, **COLUMNS[question], **options}
+    for data in (con.table("r").to_arrow_table(), str(tmp_path / "r.parquet")):
+        answers += [ldpsql.estimate(data, registry().mechanism(text), **asked).to_polars().rows()]
+    columns = [f"--{name}={','.join(own) if isinstance(own, list) else own}" for name, own in COLUMNS[question].items()]
+    own = [f"--{name}={one if isinstance(one, str) else json.dumps(one)}" for name, one in options.items()]
+    written = ["ask", question, f"{tmp_path}/r.parquet", "x", f"--mechanism={text}", "--weight=w", "--by=g", "--format=json"]
+    ran = CliRunner().invoke(app, [*written, *columns, *own])
+    assert ran.exit_code == 0, ran.output
+    answers.append([tuple(row.values()) for row in json.loads(ran.stdout)])
+    if question == "outcome":
+        sums = "SELECT g, ldp.sums(x, y, weight := w) AS s FROM r GROUP BY g, x, age"
+        call = f"unnest(ldp.outcome(s, m(){given.replace(', weight := w', '')}), recursive := true)"
+        answers.append(con.execute(f"SELECT g, {call}, 3000 FROM ({sums}) GROUP BY g").fetchall())
+    assert len(answer) == 2
+    for other in answers:
+        assert {row[-1] for row in other} == {3000}
+        for g, one in answer.items():
+            assert flat([row[1:-1] for row in other if row[0] == g]) == pytest.approx(one, 1e-7, 1e-7, True)
+
+
+def test_raw_columns_are_asked_of_tables_only(con: DuckDBPyConnection) -> None:
+    text = MECHANISMS["k-RR"]
+    reports = con.sql(f"SELECT ldp.perturb({VALUES}, ldp.{text}) AS x FROM range(600) t(i)").to_arrow_table()
+    estimate = ldpsql.estimate(reports, registry().mechanism(text), column="x")
+    with pytest.raises(InvalidParameter, match="raw columns"):
+        estimate.ask("outcome", outcome="y")
+    for data in (reports["x"], ldpsql.partial_counts(reports, "x")):
+        with pytest.raises(InvalidParameter, match="raw columns"):
+            ldpsql.estimate(data, registry().mechanism(text), question="outcome", outcome="y")
 
 
 LOOSE = '''
@@ -250,6 +322,60 @@ def ldpsql_questions() -> list[type[Question]]:
     return [Spread]
 '''.lstrip()
 
+OF_ROWS = '''
+"""How much of the sum of a raw column each value has."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ldpsql.questions import Asked, Corrected, Kind, Lines, Question, QuestionOfOutcome, hookimpl
+
+
+@dataclass(frozen=True)
+class Part(QuestionOfOutcome):
+    """The part of the sum of the outcome that people with each value have."""
+
+    name = "part"
+    summary = "the part of the sum of a raw column that each value has"
+    fields = {"value": Kind.VALUE, "estimate": Kind.NUMBER}
+    rows = True
+
+    def of_sums(self, sums: Corrected, asked: Asked) -> Lines:
+        """Return the part of each value."""
+        added = sums.sums[:, 1]
+        return Lines.of_numbers({"value": np.arange(len(added))[None], "estimate": (added / added.sum())[None]})
+
+
+@hookimpl
+def ldpsql_questions() -> list[type[Question]]:
+    """Offer the part."""
+    return [Part]
+'''.lstrip()
+
+OF_ROWS_EVERYWHERE = """
+import json
+import ldpsql
+from typer.testing import CliRunner
+from tests.commands import app
+con = ldpsql.connect()
+m = "krr(2, [1, 2, 3])"
+con.execute(f"CREATE TABLE r AS SELECT ldp.perturb(1 + i % 3, ldp.{m}) AS x, i % 7 AS y FROM range(600) t(i)")
+con.execute("COPY r TO 'r.parquet'")
+answers = [con.execute(f"SELECT unnest(ldp.part(x, ldp.{m}, y), recursive := true) FROM r").fetchall()]
+sums = "(SELECT ldp.sums(x, y) AS s FROM r GROUP BY x)"
+answers.append(con.execute(f"SELECT unnest(ldp.part(s, ldp.{m}), recursive := true) FROM {sums}").fetchall())
+answers.append([row[:2] for row in con.execute(f"FROM ldp.part(r, x, ldp.{m}, y)").fetchall()])
+for data in (con.table("r"), "r.parquet"):
+    rows = ldpsql.estimate(data, m, column="x", question="part", outcome="y").to_polars().rows()
+    answers.append([row[:2] for row in rows])
+ran = CliRunner().invoke(app, ["ask", "part", "r.parquet", "x", "-m", m, "--outcome", "y", "--format", "json"])
+assert ran.exit_code == 0, ran.output
+answers.append([[row["value"], row["estimate"]] for row in json.loads(ran.stdout)])
+comment = con.execute("SELECT DISTINCT comment FROM duckdb_functions() WHERE function_name = 'part'").fetchall()[0][0]
+print(json.dumps([answers, comment]))
+"""
+
 EVERYWHERE = """
 import json, sys
 import pyarrow.parquet as pq
@@ -272,20 +398,33 @@ print(json.dumps([answers, comment]))
 """
 
 
-def test_a_question_of_a_third_party_in_a_loose_file_is_on_every_surface(tmp_path: Path) -> None:
-    assert LOOSE.count("\n") <= 40
-    (tmp_path / "spread.py").write_text(LOOSE, encoding="utf-8")
-    paths = f"{Path(__file__).parents[2]}"
+def loose(tmp_path: Path, plugin: str, script: str) -> tuple[list[Any], str]:
+    """Return what a script prints in a process that has loaded a plugin from a loose file: answers, and a comment."""
+    assert plugin.count("\n") <= 40
+    (tmp_path / "plugin.py").write_text(plugin, encoding="utf-8")
     ran = subprocess.run(
-        [sys.executable, "-c", EVERYWHERE],
+        [sys.executable, "-c", script],
         cwd=tmp_path,
-        env={**os.environ, "LDPSQL_PLUGINS": "./spread.py", "PYTHONPATH": paths},
+        env={**os.environ, "LDPSQL_PLUGINS": "./plugin.py", "PYTHONPATH": f"{Path(__file__).parents[2]}"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
-    (one, *others), comment = json.loads(ran.stdout.splitlines()[-1])
+    answers, comment = json.loads(ran.stdout.splitlines()[-1])
+    return answers, comment
+
+
+def test_a_question_of_a_third_party_in_a_loose_file_is_on_every_surface(tmp_path: Path) -> None:
+    (one, *others), comment = loose(tmp_path, LOOSE, EVERYWHERE)
     assert len(one) == 4
     assert all(answer == pytest.approx(one, 1e-9, 1e-9) for answer in others)
     assert comment == "aggregate: the standard deviation of the values, with its error and interval"
+
+
+def test_a_third_partys_question_about_a_raw_column_is_on_every_surface(tmp_path: Path) -> None:
+    (one, *others), comment = loose(tmp_path, OF_ROWS, OF_ROWS_EVERYWHERE)
+    assert len(one) == 3
+    assert len(others) == 5
+    assert all(flat(answer) == pytest.approx(flat(one), 1e-9, 1e-9) for answer in others)
+    assert comment == "aggregate: the part of the sum of a raw column that each value has"
