@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         recommend,
     )
     from ldpsql.bulk.many_groups import estimate_groups
+    from ldpsql.bulk.phases import TwoPhases, two_phases
     from ldpsql.bulk.releases import release
     from ldpsql.bulk.run import perturb, perturb_batches, perturb_copy, perturb_once, perturb_table
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
@@ -60,6 +61,7 @@ _HOMES = {
     "bulk.charging": ["Charge"],
     "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "bulk.many_groups": ["estimate_groups"],
+    "bulk.phases": ["TwoPhases", "two_phases"],
     "bulk.releases": ["release"],
     "bulk.run": ["perturb", "perturb_batches", "perturb_copy", "perturb_once", "perturb_table"],
     "privacy.certificate": ["Certificate"],
@@ -103,10 +105,11 @@ __all__ = [
     "Estimate", "Estimator", "Fit", "GridMechanism", "HashReports", "Interrupted", "IntervalMechanism", "InvalidParameter",
     "KeepOrSpread", "Key", "KeyValueMechanism", "LdpError", "Ledger", "Likelihood", "Mechanism", "MetricMechanism",
     "NotPrivate", "PairReports", "Policy", "RangeMechanism", "SetReports", "Shuffled", "SignMechanism", "Status", "Supports",
+    "TwoPhases",
     "attach", "certify", "compare_estimators", "connect", "document", "estimate", "estimate_groups", "flights_file",
     "heavy_hitters", "hookimpl", "interrupt", "interruptible", "key_value", "load_ipython_extension", "merge", "partial_counts",
     "partial_supports", "perturb", "perturb_batches", "perturb_copy", "perturb_once", "perturb_table", "rappor_shares", "read",
-    "recommend", "rectangle_shares", "release", "shuffled", "synthesize",
+    "recommend", "rectangle_shares", "release", "shuffled", "synthesize", "two_phases",
 ]  # fmt: skip
 
 

@@ -31,7 +31,10 @@ PAIRS = {"pckv", "pckv_grr", "pckv_pm", "pckv_pm_ue", "pckv_ue"}
 STRINGS = {"pem"}
 ROWS = {"row", "one_of"}
 JOINT = {"joint_krr", "joint_olh"}
-WRITTEN = {"matrix": "matrix(['no', 'yes'], [['0.7', '0.3'], ['0.3', '0.7']])"}
+WRITTEN = {
+    "matrix": "matrix(['no', 'yes'], [['0.7', '0.3'], ['0.3', '0.7']])",
+    "optimal_mean": "optimal_mean(1, 0, 8, [8, 7, 6, 5, 4, 3, 2, 1], bins=8)",
+}
 NO_MECHANISM = {"demo", "doctor", "export-database", "policy", "privic", "rappor-shares", "statement"}  # these take none
 Check: TypeAlias = Callable[[str], None]
 

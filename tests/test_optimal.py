@@ -1,4 +1,4 @@
-"""The mechanism `optimal` against the list of extreme points and against other mechanisms."""
+"""The mechanisms `optimal` and `optimal_mean` against the list of extreme points and against other mechanisms."""
 
 from itertools import product
 from typing import Any
@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from ldpsql.errors import InvalidParameter
 from ldpsql.functions import registry
 from ldpsql.mechanisms import certify
-from ldpsql.testing import enumerated
+from ldpsql.testing import check_mechanism, enumerated
 
 SIZE = 6
 AT = np.arange(SIZE)
@@ -68,3 +68,54 @@ def test_it_is_the_optimum_over_all_extreme_points_and_no_mechanism_is_better(pr
 def test_a_prior_that_leaves_nothing_to_report_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="the same report for every value"):
         certify(registry().mechanism("optimal(1, ['a', 'b'], [100, 1])"))
+
+
+# --- optimal_mean ---
+
+BINS = 4
+SHAPES = {"even": [1, 1, 1, 1], "low": [8, 4, 2, 1], "one value": [0, 1, 0, 0], "two ends": [1, 0, 0, 1]}
+ROUNDED = ("stochastic_rounding", "piecewise", "hybrid")
+
+
+def squares(mechanism: Any, shape: str) -> tuple[float, float]:
+    """Return the expected squared distance of the readings of reports to the value, and the largest bias, per interval."""
+    chances, prior = mechanism.channel().probabilities(), np.array(SHAPES[shape], dtype=np.float64)
+    centres, readings = (np.arange(BINS) + 0.5) / BINS, mechanism.readings()
+    each = (chances * (readings - centres[:, None]) ** 2).sum(axis=1)
+    return float(prior @ each / prior.sum()), float(np.abs(chances @ readings - centres).max())
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "4"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_reports_of_a_mean_are_unbiased_and_no_unbiased_channel_is_nearer(shape: str, epsilon: str) -> None:
+    """The optimum again from all columns that hold 1 and e^epsilon only, times 65 numbers."""
+    mechanism = registry().mechanism({"mechanism": "optimal_mean", "epsilon": epsilon, "low": 0, "high": 1, "bins": BINS,
+                                      "prior": SHAPES[shape]})  # fmt: skip
+    check_mechanism(mechanism, draws=2000)
+    lost, bias = squares(mechanism, shape)
+    assert bias < 1e-6
+    bounds = mechanism.bounds()
+    assert bounds == pytest.approx((lost, lost), rel=2e-4)
+    assert bounds[1] <= lost
+    columns = np.array(list(product([1.0, np.exp(float(epsilon))], repeat=BINS)))
+    grid = 0.5 + np.linspace(-1, 1, 65) / np.tanh(float(epsilon) / 2)
+    numbers, each = np.tile(grid, len(columns)), np.repeat(columns, len(grid), axis=0)
+    centres, prior = (np.arange(BINS) + 0.5) / BINS, np.array(SHAPES[shape]) / sum(SHAPES[shape])
+    loss = (prior * each * (numbers[:, None] - centres) ** 2).sum(axis=1)
+    best = linprog(loss, A_eq=np.hstack([each, each * numbers[:, None]]).T, b_eq=np.concatenate([np.ones(BINS), centres]))
+    assert lost == pytest.approx(best.fun, rel=1e-4)
+    for other in ROUNDED:
+        assert lost <= squares(registry().mechanism(f"{other}({epsilon}, 0, 1, bins={BINS})"), shape)[0] * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("optimal_mean(1, 0, 1, [1, 1, 1], bins := 2)", "one number for each value"),
+        ("optimal_mean(17, 0, 1, [1, 1], bins := 2)", "at most 16"),
+        ("optimal_mean(1, 0, 1, [0, 0], bins := 2)", "not all zero"),
+    ],
+)
+def test_a_prior_or_an_epsilon_without_a_programme_is_refused(text: str, words: str) -> None:
+    with pytest.raises(InvalidParameter, match=words):
+        certify(registry().mechanism(text))

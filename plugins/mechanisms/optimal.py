@@ -1,12 +1,16 @@
-"""The channel with the smallest expected loss under epsilon-LDP.
+"""Channels with the smallest expected loss under epsilon-LDP: of reported values, and of unbiased numbers.
 
 Kairouz, Oh, Viswanath, "Extremal mechanisms for local differential privacy", JMLR 2016: a linear programme finds the channel.
 With an expected loss it needs no list of extreme points: reports with the same best answer can be merged into that value.
+Unbiased: Ghazi, Kamath, Kumar, Leeman, Manurangsi, Varadarajan, Zhang, "Optimal unbiased randomizers for regression with label
+differential privacy", NeurIPS 2023.
 """
 
+from collections.abc import Sequence
+from fractions import Fraction
 from functools import cached_property
 from math import exp
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +20,9 @@ from ldpsql.mechanisms import (
     CategoricalMechanism,
     Cost,
     DenseChannel,
+    Domain,
+    Epsilon,
+    IntervalMechanism,
     InvalidParameter,
     Mechanism,
     NumberField,
@@ -26,6 +33,8 @@ from ldpsql.mechanisms import (
 )
 
 _RARE = 2.0**-40  # below it a report is left out
+_SLACK = 1e-6  # of the ratios, for the tolerance of the solver
+_READINGS = 65  # twice as many lower the variance of a mean by a thousandth
 _LARGEST = 16  # the solver's tolerance is 1e-7, about e^-16
 _PROGRAMME = Cost(1e-4, 2000)  # for each pair of values
 Floats = NDArray[np.float64]
@@ -89,15 +98,11 @@ class Optimal(CategoricalMechanism):
     def _costs(self) -> Floats:
         """The loss of each report, row by value, times the share of the value."""
         size = len(self.domain)
-        if len(self.prior) != size or (self.loss is not None and len(self.loss) != size):
-            raise InvalidParameter("prior and loss must have one number or row for each value of the domain", self.signature())
-        if self.epsilon.value > _LARGEST:
-            raise InvalidParameter(
-                f"optimal takes an epsilon of at most {_LARGEST}", "with more, use krr: hardly any report is wrong"
-            )
+        if self.loss is not None and len(self.loss) != size:
+            raise InvalidParameter("the loss must have one row for each value of the domain", self.signature())
+        shares = shares_of(self.prior, size, self.signature())
+        check_epsilon(self.name, self.epsilon)
         (_PROGRAMME * size**2).check("the linear programme of this mechanism", "use fewer values")
-        total = sum(self.prior)
-        shares = np.array([float(p / total) for p in self.prior])
         return np.asarray(shares[:, None] * (1.0 - np.eye(size) if self.loss is None else np.array(self.loss)))
 
     @cached_property
@@ -105,35 +110,143 @@ class Optimal(CategoricalMechanism):
         """The best channel in doubles, and the lower bound."""
         costs, most = self._costs, exp(reduced(self.epsilon.value))
         scale = float(costs.max()) or 1.0
-        least, price = programme(costs / scale, most)
-        return filled(least, costs, most), scale * lower_bound(costs / scale, price, exp(self.epsilon))
+        solved = programme(costs / scale, most)
+        return filled(solved.least, costs, most), scale * lower_bound(costs / scale, solved.price, exp(self.epsilon))
 
 
-def programme(costs: Floats, most: float) -> tuple[Floats, Floats]:
-    """Return the least probability of each report over all values, and the dual price of each row, of the best channel.
+class OptimalMean(IntervalMechanism):
+    """The epsilon-LDP channel whose reports give the mean of numbers with the smallest expected error under a public prior.
+
+    Each report stands for one of 65 numbers, and its expectation is the value. A linear programme finds the channel with the
+    smallest expected squared distance of number and value. The mean stays unbiased if the prior is wrong, so the prior may be
+    an estimate from other people: see `ldpsql.two_phases`. `bounds` returns that squared distance, in squared units, and a
+    lower bound on that of any unbiased epsilon-LDP channel to these numbers. A report says little about single shares. With
+    another version of SciPy the channel may differ in its last digits: use the same on all machines.
+
+    >>> optimal = OptimalMean(epsilon=1, low=0, high=1, bins=2, prior=[9, 1])
+    >>> [round(float(bound), 2) for bound in optimal.bounds()]
+    [0.23, 0.23]
+    """
+
+    name = "optimal_mean"
+    sql_reports = str(list(range(_READINGS)))
+    prior: PriorField = Field(description="shares or counts of the bins, public: for example an earlier estimate")
+
+    def alphabet(self) -> Domain:
+        """Return the places of the numbers that reports stand for, among 0 to 64."""
+        return Domain.of(np.flatnonzero(self._used).tolist())
+
+    def channel(self) -> DenseChannel:
+        """Return the best channel in whole numbers."""
+        return from_doubles(self._solved[0][:, self._used], self.epsilon.value)
+
+    def readings(self) -> Floats:
+        """Return the numbers that reports stand for, on the scale of the interval."""
+        return self._numbers[self._used]
+
+    def bounds(self) -> tuple[float, float]:
+        """Return the expected squared distance of the numbers to the value, in squared units, and a lower bound of it."""
+        square = (float(self.high - self.low) + float(self.step or 0)) ** 2
+        return square * float((self._costs[:, self._used] * self.channel().probabilities()).sum()), square * self._solved[1]
+
+    @property
+    def _used(self) -> NDArray[np.bool_]:
+        """Which of the numbers some report stands for."""
+        return np.asarray(self._solved[0].any(axis=0))
+
+    @property
+    def _numbers(self) -> Floats:
+        """65 numbers around the middle of the interval, to twice the distance that rounding to two numbers needs."""
+        return 0.5 + np.linspace(-1.0, 1.0, _READINGS) / np.tanh(float(self.epsilon) / 2)
+
+    @cached_property
+    def _centres(self) -> Floats:
+        """The values on the scale of the interval, from 0 to 1."""
+        return (np.arange(self.bins) + 0.5) / self.bins
+
+    @cached_property
+    def _costs(self) -> Floats:
+        """The squared distance of each number to each value, row by value, times the share of the value."""
+        (_PROGRAMME * (self.bins * _READINGS)).check("the linear programme of this mechanism", "use fewer bins")
+        shares = shares_of(self.prior, self.bins, self.signature())
+        return np.asarray(shares[:, None] * (self._numbers - self._centres[:, None]) ** 2)
+
+    @cached_property
+    def _solved(self) -> tuple[Floats, float]:
+        """The best channel in doubles, and the lower bound."""
+        check_epsilon(self.name, self.epsilon)
+        most = exp(reduced(self.epsilon.value)) * (1 - _SLACK)
+        solved = programme(self._costs, most, (self._numbers, self._centres))
+        least = np.where(solved.least > _RARE, solved.least, 0.0)
+        shadow, price = solved.price[self.bins :], solved.price[: self.bins]
+        left = self._costs - shadow[:, None] * self._numbers
+        bound = lower_bound(left, price, exp(self.epsilon)) + float(shadow @ self._centres)
+        return least + np.clip(solved.above, 0.0, (most - 1.0) * least), bound
+
+
+class Solved(NamedTuple):
+    """A solved programme: the least probability of each report, what P(y|x) exceeds it by, and the price of each equation."""
+
+    least: Floats
+    above: Floats
+    price: Floats
+
+
+def programme(costs: Floats, most: float, expected: tuple[Floats, Floats] | None = None) -> Solved:
+    """Return the channel with the smallest cost, the sum over values x and reports y of costs[x, y] P(y|x).
 
     The variables are the least probability m(y) of each report, and what P(y|x) exceeds it by, at most (most - 1) m(y).
+
+    Args:
+        costs: shape (values, reports).
+        most: the largest ratio of the probabilities of a report.
+        expected: a number for each report, and what its expectation must be for each value.
+
     """
     from scipy.optimize import linprog  # noqa: PLC0415  # slow to import
-    from scipy.sparse import coo_array  # noqa: PLC0415
+    from scipy.sparse import coo_array, vstack  # noqa: PLC0415
 
-    size = len(costs)
-    pair = np.arange(size * size)
-    x, y = np.divmod(pair, size)
-    above = coo_array(
-        (np.repeat([1.0, 1.0 - most], len(pair)), (np.tile(pair, 2), np.concatenate([pair, len(pair) + y]))),
-        shape=(len(pair), len(pair) + size),
-    )
-    total = coo_array(
-        (np.ones(2 * len(pair)), (np.tile(x, 2), np.concatenate([pair, len(pair) + y]))), shape=(size, len(pair) + size)
-    )
+    size, reports = costs.shape
+    pair = np.arange(costs.size)
+    x, y = np.divmod(pair, reports)
+    both, columns = np.concatenate([pair, len(pair) + y]), len(pair) + reports
+    above = coo_array((np.repeat([1.0, 1.0 - most], len(pair)), (np.tile(pair, 2), both)), shape=(len(pair), columns))
+    sums = [(np.ones(reports), np.ones(size)), *([] if expected is None else [expected])]
+    equal = [coo_array((np.tile(of[y], 2), (np.tile(x, 2), both)), shape=(size, columns)) for of, _ in sums]
     solved = linprog(
-        np.concatenate([costs.ravel(), costs.sum(axis=0)]),
-        A_ub=above.tocsr(), b_ub=np.zeros(len(pair)), A_eq=total.tocsr(), b_eq=np.ones(size), method="highs",
+        np.concatenate([costs.ravel(), costs.sum(axis=0)]), A_ub=above.tocsr(), b_ub=np.zeros(len(pair)),
+        A_eq=vstack(equal).tocsr(), b_eq=np.concatenate([right for _, right in sums]), method="highs-ds",
     )  # fmt: skip
     if solved.x is None:
         raise InvalidParameter("the linear programme of this mechanism was not solved", "use fewer values, or another epsilon")
-    return np.asarray(solved.x[len(pair) :]), np.asarray(solved.eqlin.marginals)
+    own = np.asarray(solved.x)
+    return Solved(own[len(pair) :], own[: len(pair)].reshape(costs.shape), np.asarray(solved.eqlin.marginals))
+
+
+def shares_of(prior: Sequence[Fraction | int], size: int, signature: str) -> Floats:
+    """Return a prior as shares.
+
+    Raises:
+        InvalidParameter: unless it has one number for each of ``size`` values.
+
+    """
+    if len(prior) != size:
+        raise InvalidParameter("the prior must have one number for each value", signature)
+    total = sum(prior)
+    return np.array([float(p / total) for p in prior])
+
+
+def check_epsilon(name: str, epsilon: Epsilon) -> None:
+    """Refuse an epsilon that a linear programme cannot reach.
+
+    Raises:
+        InvalidParameter: if it is above 16.
+
+    """
+    if epsilon.value > _LARGEST:
+        raise InvalidParameter(
+            f"{name} takes an epsilon of at most {_LARGEST}", "with more, use krr: hardly any report is wrong"
+        )
 
 
 def filled(least: Floats, costs: Floats, most: float) -> Floats:
@@ -162,5 +275,5 @@ def lower_bound(costs: Floats, price: Floats, most: float) -> float:
 
 @hookimpl
 def ldpsql_mechanisms() -> list[type[Mechanism]]:
-    """Offer the channel with the smallest expected loss."""
-    return [Optimal]
+    """Offer the channels with the smallest expected loss."""
+    return [Optimal, OptimalMean]

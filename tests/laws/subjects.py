@@ -47,6 +47,7 @@ SMALL = {
     "subset_selection": "subset_selection(1, ['a', 'b', 'c', 'd'])",
     "truncated_geometric": "truncated_geometric(1, 0, 3)",
     "optimal": "optimal(2, [0, 1, 2, 3], [4, 3, 3, 3])",
+    "optimal_mean": "optimal_mean(1, 0, 4, [4, 3, 2, 1], bins=4)",
 }
 MORE = {
     "olh, private seeds": "olh(2, ['a', 'b', 'c'], seeds='private', symbols=3)",
