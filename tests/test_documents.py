@@ -33,6 +33,7 @@ TEXTS = [
     "blahut_arimoto(2, ['a', 'b', 'c'], [1, 2, 3], columns := 3)",
     "optimal(1, ['a', 'b', 'c'], [3, 2, 1])",
     "optimal_mean(1, 0, 1, [3, 1], bins := 2)",
+    "optimal_metric(1, ['a', 'b', 'c'], [3, 2, 1], columns := 3)",
 ]
 
 

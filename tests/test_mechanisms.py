@@ -85,6 +85,7 @@ def test_every_built_in_mechanism_is_tested_here() -> None:
         "one_of",
         "optimal",
         "optimal_mean",
+        "optimal_metric",
         "joint_krr",
         "joint_olh",
         "loloha",

@@ -34,6 +34,7 @@ CALLS = {
     "olh_private": "ldp.olh(1.5, range(10), seeds := 'private')",
     "optimal": "ldp.optimal(2, range(10), [3, 2, 1, 1, 1, 1, 1, 1, 1, 1])",
     "optimal_mean": "ldp.optimal_mean(1, 0, 9, [3, 2, 1, 1, 1, 1, 1, 1, 1, 1], step := 1)",
+    "optimal_metric": "ldp.optimal_metric(1, range(10), [3, 2, 1, 1, 1, 1, 1, 1, 1, 1], columns := 10)",
     "subset_selection": "ldp.subset_selection(2, range(10))",
     "hadamard": "ldp.encoding(3, range(10), 'hadamard')",
     "hadamard_response": "ldp.hadamard_response(3, range(10), 4, 4)",

@@ -1,4 +1,4 @@
-"""The mechanisms `optimal` and `optimal_mean` against the list of extreme points and against other mechanisms."""
+"""The mechanisms with the smallest expected loss against the list of extreme points and against other mechanisms."""
 
 from itertools import product
 from typing import Any
@@ -70,6 +70,51 @@ def test_a_prior_that_leaves_nothing_to_report_is_refused() -> None:
         certify(registry().mechanism("optimal(1, ['a', 'b'], [100, 1])"))
 
 
+# --- optimal_metric ---
+
+LINE = np.abs(AT[:, None] - AT).astype(np.float64)
+MAP = np.hypot(AT[:, None] // 3 - AT // 3, AT[:, None] % 3 - AT % 3)
+SPACES: dict[str, tuple[dict[str, Any], NDArray[np.float64]]] = {
+    "line": ({"columns": SIZE}, LINE),
+    "map": ({"columns": 3}, MAP),
+    "both kinds of privacy": ({"distances": np.minimum(LINE, 2).tolist()}, np.minimum(LINE, 2)),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("space", SPACES)
+def test_no_channel_with_metric_privacy_has_a_smaller_loss(space: str, prior: str, loss: str) -> None:
+    """The programme again with a row for all pairs of values, and other mechanisms after the best answer to each report."""
+    (options, far), cost = SPACES[space], costs(prior, loss)
+    same = {"epsilon": 1, "domain": LISTED, **options}
+    own = {"mechanism": "optimal_metric", "prior": PRIORS[prior], "loss": LOSSES[loss].tolist(), **same}
+    mechanism: Any = registry().mechanism(own)
+    certify(mechanism)  # raises if the channel is above its claim
+    lost, bound = mechanism.bounds()
+    assert bound <= lost <= bound * (1 + 1e-4)
+    rows = [
+        np.kron(np.eye(SIZE)[x] - np.exp(far[x, other]) * np.eye(SIZE)[other], report)
+        for x, other in product(range(SIZE), repeat=2) if x != other for report in np.eye(SIZE)
+    ]  # fmt: skip
+    best = linprog(
+        cost.ravel(), A_ub=rows, b_ub=np.zeros(len(rows)), A_eq=np.kron(np.eye(SIZE), np.ones(SIZE)), b_eq=np.ones(SIZE)
+    )
+    assert lost == pytest.approx(best.fun, rel=1e-4)
+    others = [registry().mechanism({"mechanism": "exponential", **same})]
+    others += [registry().mechanism(f"truncated_geometric(1, 0, {SIZE - 1})")] if space == "line" else []
+    for other in others:
+        assert lost <= after_the_best_answer(enumerated(other).probabilities, cost) * (1 + 1e-4)
+
+
+def test_distances_that_stop_growing_keep_their_epsilon_between_any_two_values() -> None:
+    far = np.minimum(LINE, 2).tolist()
+    given = {"epsilon": 1, "domain": LISTED, "prior": [1] * SIZE, "distances": far}
+    chances = enumerated(registry().mechanism({"mechanism": "optimal_metric", **given})).probabilities
+    used = chances[:, chances.any(axis=0)]
+    assert (used.max(axis=0) / used.min(axis=0)).max() <= np.exp(2)
+
+
 # --- optimal_mean ---
 
 BINS = 4
@@ -89,8 +134,8 @@ def squares(mechanism: Any, shape: str) -> tuple[float, float]:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_reports_of_a_mean_are_unbiased_and_no_unbiased_channel_is_nearer(shape: str, epsilon: str) -> None:
     """The optimum again from all columns that hold 1 and e^epsilon only, times 65 numbers."""
-    mechanism = registry().mechanism({"mechanism": "optimal_mean", "epsilon": epsilon, "low": 0, "high": 1, "bins": BINS,
-                                      "prior": SHAPES[shape]})  # fmt: skip
+    mechanism: Any = registry().mechanism({"mechanism": "optimal_mean", "epsilon": epsilon, "low": 0, "high": 1, "bins": BINS,
+                                           "prior": SHAPES[shape]})  # fmt: skip
     check_mechanism(mechanism, draws=2000)
     lost, bias = squares(mechanism, shape)
     assert bias < 1e-6
@@ -114,6 +159,11 @@ def test_the_reports_of_a_mean_are_unbiased_and_no_unbiased_channel_is_nearer(sh
         ("optimal_mean(1, 0, 1, [1, 1, 1], bins := 2)", "one number for each value"),
         ("optimal_mean(17, 0, 1, [1, 1], bins := 2)", "at most 16"),
         ("optimal_mean(1, 0, 1, [0, 0], bins := 2)", "not all zero"),
+        ("optimal_metric(1, [0, 1], [1, 1, 1], columns := 2)", "one number for each value"),
+        ("optimal_metric(9, [0, 1, 2], [1, 1, 1], columns := 3)", "at most 16"),
+        ("optimal_metric(1, [0, 1], [1, 1])", "either columns"),
+        ("optimal_metric(1, [0, 1], [99, 1], columns := 2)", "the same report for every value"),
+        (f"optimal_metric(1, range(49), {list(range(49))}, columns := 7)", "use fewer values"),
     ],
 )
 def test_a_prior_or_an_epsilon_without_a_programme_is_refused(text: str, words: str) -> None:

@@ -27,7 +27,7 @@ from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.score_intervals import deviations
-from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.base import Mechanism, certify, certify_values
 from ldpsql.outcomes.corrected import unbiased
 from ldpsql.registry.registry import registry
 
@@ -130,15 +130,15 @@ def _following(general: Mechanism, name: str, options: Mapping[str, Any]) -> Mec
     if kind is not None and "prior" not in fields:
         raise InvalidParameter(f"{name} is not made for a prior", "optimal, optimal_mean and blahut_arimoto are")
     own = {name: value for name, value in general.given().items() if name in fields}
-    return registry().mechanism({"mechanism": name, "prior": [1] * len(general.values()), **own, **options})
+    return registry().mechanism({"mechanism": name, "prior": [1] * len(certify_values(general).values), **own, **options})
 
 
 def _check(general: Mechanism, following: Mechanism, values: pa.Array, size: int) -> None:
     """Refuse what would end the second phase after the first one."""
-    if general.values() != following.values():
+    if certify_values(general).values != following.values():
         raise InvalidDomain("the mechanisms of the two phases have different values", "declare the same domain for both")
-    alphabets = [mechanism.alphabet() for mechanism in (general, following)]
-    if not all(isinstance(alphabet, Domain) for alphabet in alphabets) or len({one.values.type for one in alphabets}) > 1:
+    reports, others = general.alphabet(), following.alphabet()
+    if not (isinstance(reports, Domain) and isinstance(others, Domain)) or reports.values.type != others.values.type:
         raise InvalidParameter(
             "the mechanisms of the two phases have reports of different types",
             "take krr for listed values, and square_wave for numbers, in the first phase",

@@ -1,9 +1,10 @@
-"""Channels with the smallest expected loss under epsilon-LDP: of reported values, and of unbiased numbers.
+"""Channels with the smallest expected loss: of reported values under epsilon-LDP and metric LDP, and of unbiased numbers.
 
 Kairouz, Oh, Viswanath, "Extremal mechanisms for local differential privacy", JMLR 2016: a linear programme finds the channel.
 With an expected loss it needs no list of extreme points: reports with the same best answer can be merged into that value.
 Unbiased: Ghazi, Kamath, Kumar, Leeman, Manurangsi, Varadarajan, Zhang, "Optimal unbiased randomizers for regression with label
-differential privacy", NeurIPS 2023.
+differential privacy", NeurIPS 2023. On metric spaces: Bordenabe, Chatzikokolakis, Palamidessi, "Optimal geo-indistinguishable
+mechanisms for location privacy", CCS 2014.
 """
 
 from collections.abc import Sequence
@@ -21,10 +22,14 @@ from ldpsql.mechanisms import (
     Cost,
     DenseChannel,
     Domain,
+    DomainField,
     Epsilon,
+    EpsilonField,
     IntervalMechanism,
     InvalidParameter,
     Mechanism,
+    MetricLdp,
+    MetricMechanism,
     NumberField,
     PriorField,
     from_doubles,
@@ -37,6 +42,7 @@ _SLACK = 1e-6  # of the ratios, for the tolerance of the solver
 _READINGS = 65  # twice as many lower the variance of a mean by a thousandth
 _LARGEST = 16  # the solver's tolerance is 1e-7, about e^-16
 _PROGRAMME = Cost(1e-4, 2000)  # for each pair of values
+_METRIC = Cost(3e-4, 2000)  # for each report and pair of neighbours
 Floats = NDArray[np.float64]
 
 
@@ -83,12 +89,7 @@ class Optimal(CategoricalMechanism):
 
     def channel(self) -> DenseChannel:
         """Return the best channel in whole numbers."""
-        best, _ = self._solved
-        if np.count_nonzero(best.any(axis=0)) < 2:
-            raise InvalidParameter(
-                "the best channel gives the same report for every value", "use a larger epsilon, or a mechanism without a prior"
-            )
-        return from_doubles(best, self.epsilon.value)
+        return from_doubles(varied(self._solved[0]), self.epsilon.value)
 
     def bounds(self) -> tuple[float, float]:
         """Return the expected loss of the channel, and a lower bound of that of any channel with this epsilon."""
@@ -184,6 +185,123 @@ class OptimalMean(IntervalMechanism):
         return least + np.clip(solved.above, 0.0, (most - 1.0) * least), bound
 
 
+class OptimalMetric(MetricMechanism):
+    """The channel from values to values with the smallest expected loss under metric privacy and a public prior.
+
+    The loss of reporting y for x is row x, column y of ``loss``, by default their distance. Distances that stop growing at D
+    keep epsilon D between any two values, too: both kinds of privacy at once. `bounds` returns the expected loss and a lower
+    bound on that of any channel with this privacy. The programme has a row for each report and each pair of values with no
+    other value between them, so a line may have about 180 values, and a map 36 cells; see `blahut_arimoto` for larger maps. If
+    several channels are optimal, another version of SciPy may choose another one: use the same on all machines.
+
+    >>> optimal = OptimalMetric(epsilon=1, domain=[0, 1, 2], prior=[1, 1, 1], columns=3)
+    >>> optimal.channel().probabilities().round(3)[0].tolist()
+    [0.731, 0.17, 0.099]
+    """
+
+    name = "optimal_metric"
+    epsilon: EpsilonField = Field(description="privacy parameter per unit of distance")
+    domain: DomainField = Field(description="the values that may occur, in a fixed order; on a grid, its cells row by row")
+    prior: PriorField = Field(description="shares or counts of the values, public: for example an earlier estimate")
+    loss: LossField | None = Field(None, description="loss of each report, one row for each value; by default its distance")
+
+    def values(self) -> Domain:
+        """Return the declared domain."""
+        return self.domain
+
+    def claim(self) -> MetricLdp:
+        """Return metric privacy."""
+        return MetricLdp(self.epsilon, self.metric())
+
+    def channel(self) -> DenseChannel:
+        """Return the best channel in whole numbers."""
+        return from_doubles(varied(self._solved[0]), self.epsilon.value * self.metric().nearest())
+
+    def bounds(self) -> tuple[float, float]:
+        """Return the expected loss of the channel, and a lower bound of that of any channel with this privacy."""
+        return float((self._costs * self.channel().probabilities()).sum()), self._solved[1]
+
+    @cached_property
+    def _costs(self) -> Floats:
+        """The loss of each report, row by value, times the share of the value."""
+        far = self.metric().matrix()
+        if self.loss is not None and len(self.loss) != len(far):
+            raise InvalidParameter("the loss must have one row for each value of the domain", self.signature())
+        shares = shares_of(self.prior, len(far), self.signature())
+        return np.asarray(shares[:, None] * (far if self.loss is None else np.array(self.loss)))
+
+    @cached_property
+    def _solved(self) -> tuple[Floats, float]:
+        """The best channel in doubles, and the lower bound."""
+        far, costs = self.metric().matrix(), self._costs
+        if float(self.epsilon) * far.max() > _LARGEST:
+            raise InvalidParameter(
+                f"optimal_metric takes an epsilon times the largest distance of at most {_LARGEST}", "use truncated_geometric"
+            )
+        pairs = neighbours(far)
+        (_METRIC * (len(pairs[0]) * len(far))).check("the linear programme of this mechanism", "use fewer values")
+        scale = float(costs.max()) or 1.0
+        rough, bound = metric_programme(costs / scale, pairs, np.exp(float(self.epsilon) * far[pairs]))
+        return private(rough, np.exp((1 - _SLACK) * float(self.epsilon) * far), costs), scale * bound
+
+
+def neighbours(far: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the ordered pairs of values with no other value on the shortest way between them: the rest follows from these."""
+    near = np.zeros(far.shape, dtype=bool)
+    for x, own in enumerate(far):
+        detour = own[:, None] + far
+        detour[x] = np.inf
+        np.fill_diagonal(detour, np.inf)
+        near[x] = own < detour.min(axis=0) * (1 - 1e-12)
+        near[x, x] = False
+    first, second = np.nonzero(near)
+    return first, second
+
+
+def metric_programme(costs: Floats, pairs: tuple[NDArray[np.int64], NDArray[np.int64]], most: Floats) -> tuple[Floats, float]:
+    """Return the cheapest table of probabilities, to the solver's tolerance, and a lower bound of the cost of any.
+
+    Args:
+        costs: shape (values, reports).
+        pairs: for which pairs of values x and x' P(y|x) is bounded by P(y|x').
+        most: by how much times that.
+
+    """
+    from scipy.optimize import linprog  # noqa: PLC0415  # slow to import
+    from scipy.sparse import coo_array  # noqa: PLC0415
+
+    size, reports = costs.shape
+    row = np.arange(len(most) * reports)
+    pair, y = np.divmod(row, reports)
+    first, second = (side[pair] * reports + y for side in pairs)
+    ratios = coo_array(
+        (np.concatenate([np.ones(len(row)), -most[pair]]), (np.tile(row, 2), np.concatenate([first, second]))),
+        shape=(len(row), costs.size),
+    ).tocsr()
+    at = np.arange(costs.size)
+    total = coo_array((np.ones(costs.size), (at // reports, at)), shape=(size, costs.size)).tocsr()
+    solved = linprog(costs.ravel(), A_ub=ratios, b_ub=np.zeros(len(row)), A_eq=total, b_eq=np.ones(size), method="highs-ds")
+    if solved.x is None:
+        raise InvalidParameter("the linear programme of this mechanism was not solved", "use fewer values, or another epsilon")
+    # P keeps the ratios, so its cost is at least that with any prices of these: each row spends at least its cheapest one.
+    priced = costs - (ratios.T @ np.minimum(solved.ineqlin.marginals, 0.0)).reshape(costs.shape)
+    return np.maximum(solved.x, 0.0).reshape(costs.shape), float(priced.min(axis=1).sum())
+
+
+def private(rough: Floats, most: Floats, costs: Floats) -> Floats:
+    """Return a channel next to a table of probabilities that keeps the ratios ``most``, shape (values, values), exactly.
+
+    Each report is lowered where it is too likely. What rows then lack of 1 goes to the cheapest report, with as much for all
+    values as makes the ratios of these additions small.
+    """
+    lowered = np.stack([(most * column).min(axis=1) for column in np.where(rough > _RARE, rough, 0.0).T], axis=1)
+    lowered /= lowered.sum(axis=1).max()
+    lacking = 1.0 - lowered.sum(axis=1)
+    common = lacking.max() / (np.where(most > 1.0, most, np.inf).min() - 1.0)
+    lowered[:, costs.sum(axis=0).argmin()] += lacking + common
+    return np.asarray(lowered / lowered.sum(axis=1, keepdims=True))
+
+
 class Solved(NamedTuple):
     """A solved programme: the least probability of each report, what P(y|x) exceeds it by, and the price of each equation."""
 
@@ -221,6 +339,20 @@ def programme(costs: Floats, most: float, expected: tuple[Floats, Floats] | None
         raise InvalidParameter("the linear programme of this mechanism was not solved", "use fewer values, or another epsilon")
     own = np.asarray(solved.x)
     return Solved(own[len(pair) :], own[: len(pair)].reshape(costs.shape), np.asarray(solved.eqlin.marginals))
+
+
+def varied(best: Floats) -> Floats:
+    """Return a channel that has at least two reports.
+
+    Raises:
+        InvalidParameter: if it has only one.
+
+    """
+    if np.count_nonzero(best.any(axis=0)) > 1:
+        return best
+    raise InvalidParameter(
+        "the best channel gives the same report for every value", "use a larger epsilon, or a mechanism without a prior"
+    )
 
 
 def shares_of(prior: Sequence[Fraction | int], size: int, signature: str) -> Floats:
@@ -276,4 +408,4 @@ def lower_bound(costs: Floats, price: Floats, most: float) -> float:
 @hookimpl
 def ldpsql_mechanisms() -> list[type[Mechanism]]:
     """Offer the channels with the smallest expected loss."""
-    return [Optimal, OptimalMean]
+    return [Optimal, OptimalMean, OptimalMetric]

@@ -48,6 +48,7 @@ SMALL = {
     "truncated_geometric": "truncated_geometric(1, 0, 3)",
     "optimal": "optimal(2, [0, 1, 2, 3], [4, 3, 3, 3])",
     "optimal_mean": "optimal_mean(1, 0, 4, [4, 3, 2, 1], bins=4)",
+    "optimal_metric": "optimal_metric(3, [0, 1, 2, 3], [4, 3, 3, 3], columns=2)",
 }
 MORE = {
     "olh, private seeds": "olh(2, ['a', 'b', 'c'], seeds='private', symbols=3)",
