@@ -45,6 +45,22 @@ def test_a_claim_that_does_not_hold_is_reported_as_a_difference(script: Any, tmp
     assert "| fig. 1 | x < y | 2 < 1 | differs | because |\n" in (tmp_path / "a_&_b.md").read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("mutants", "verdict", "why"),
+    [
+        ({"a": True, "b": True}, "does not tell", "it also holds with a, b"),
+        ({"a": True, "b": False}, "agrees", "it also holds with a"),
+        ({"a": False, "b": False}, "agrees", "it does not hold with a, b"),
+    ],
+)
+def test_a_claim_that_every_mutant_passes_does_not_tell(script: Any, mutants: dict[str, bool], verdict: str, why: str) -> None:
+    shared = script("reproduction")
+    finding = shared.Finding.checked("fig. 1", "x < y", "1 < 2", True).against(mutants)
+    assert (finding.verdict, finding.why) == (verdict, why)
+    differs = shared.Finding.checked("fig. 1", "x < y", "2 < 1", False, "because")
+    assert differs.against(mutants) == differs
+
+
 def test_a_likelihood_with_one_maximum_does_not_pass_for_one_with_many(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Section III: exact figures, no chance in them; then the two channels change places."""
     ibu, shared = script("iterative_bayesian_update"), script("reproduction")

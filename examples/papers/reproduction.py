@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -27,7 +27,9 @@ COLUMNS = ("figure", "paper", "here", "verdict", "why")
 WITHIN = 3.0  # standard deviations of one run
 
 
-Verdict: TypeAlias = Literal["agrees", "agrees after tuning", "differs", "cannot decide", "not run", "beyond the paper"]
+Verdict: TypeAlias = Literal[
+    "agrees", "agrees after tuning", "does not tell", "differs", "cannot decide", "not run", "beyond the paper"
+]
 
 
 class Missing(Exception):
@@ -48,6 +50,20 @@ class Finding:
     def checked(cls, figure: str, paper: str, ours: str, agrees: bool, why: str = "", note: str = "") -> Finding:
         """Return whether a claim of the paper holds here, with ``why`` if it does not, and a ``note`` if it does."""
         return cls(figure, paper, ours, "agrees" if agrees else "differs", note if agrees else why or note)
+
+    def against(self, mutants: Mapping[str, bool]) -> Finding:
+        """Return the finding, "does not tell" if its claim also holds with every mutant in place of the method.
+
+        Args:
+            mutants: whether the claim holds with each of them.
+
+        """
+        if self.verdict != "agrees":
+            return self
+        passed = [name for name, holds in mutants.items() if holds]
+        note = f"it also holds with {', '.join(passed)}" if passed else f"it does not hold with {', '.join(mutants)}"
+        verdict: Verdict = "does not tell" if len(passed) == len(mutants) else "agrees"
+        return replace(self, verdict=verdict, why="; ".join(filter(None, (self.why, note))))
 
     @classmethod
     def of_one_run(
