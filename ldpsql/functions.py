@@ -90,10 +90,8 @@ from ldpsql.estimates.conditions import named_place, values_of
 from ldpsql.estimates.contrasts import difference
 from ldpsql.estimates.estimate import check_single, check_size, estimated
 from ldpsql.estimates.fitting import estimator_of_shares
-from ldpsql.estimates.measures import FIELDS
 from ldpsql.estimates.rappor_files import collection_shares
 from ldpsql.estimates.recommending import Candidate
-from ldpsql.estimates.scale import scale_of
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.hooks import API_VERSION, hookimpl
@@ -158,7 +156,6 @@ __all__ = [
     "ASKED",
     "DECLARATIONS",
     "EVERYBODY",
-    "FIELDS",
     "GIVE_LEDGER",
     "GRIDS",
     "GUARDS",
@@ -308,7 +305,6 @@ __all__ = [
     "reports_type",
     "scalar_of_kind",
     "scalars_by_form",
-    "scale_of",
     "shuffled",
     "sql_cells",
     "sql_literal",

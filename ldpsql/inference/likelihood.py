@@ -159,7 +159,8 @@ class Likelihood:
     def inverted_variances(self, theta: Floats, c: Floats) -> Floats | None:
         """Return the variances of c'v for the inverted shares v, divided by their sum; for shapes see `Operator.functionals`.
 
-        Returns None if `functionals` say it.
+        Returns None if `functionals` say it. With few reports the sum is noisy, and so is its ratio: of the deviations e of c'v
+        and d of the sum from their expectations, e (1 - d) has the variance V(e)(1 + 3 V(d)) + 5 C(e, d)^2 to second order.
 
         Args:
             theta: the distribution of each group at which the errors are computed.
@@ -171,15 +172,18 @@ class Likelihood:
             return None
         chances, squares = self.law(theta)
         free = self.n if self.operator.complete else self.n - 2.0  # two numbers were fitted: the mean, and the sum
+        known, free = free > 0, np.where(free > 0, free, 1.0)
         out, step = np.empty((len(theta), c.shape[-1])), max(1, _CELLS // self.operator.outputs)
         for start in range(0, c.shape[-1], step):
             some = c[..., start : start + step]
             about = np.einsum("gx,gxm->gm", theta, np.broadcast_to(some, (len(theta), *some.shape[-2:])))
             pulled = np.asarray(self.operator.pulled(some))
             for i, own in enumerate(np.broadcast_to(pulled, (len(theta), *pulled.shape[-2:]))):
-                moved = own - ones * about[i]
-                out[i, start : start + step] = squares[i] @ (moved - chances[i] @ moved) ** 2
-        return np.where(free[:, None] > 0, out / np.where(free > 0, free, 1.0)[:, None], np.inf)
+                moved, total = own - ones * about[i], ones - chances[i] @ ones
+                moved = moved - chances[i] @ moved
+                own_sum, both = squares[i] @ total**2 / free[i], squares[i] @ (total * moved) / free[i]
+                out[i, start : start + step] = squares[i] @ moved**2 / free[i] * (1 + 3 * own_sum) + 5 * both**2
+        return np.where(known[:, None], out, np.inf)
 
     def of_ranges(self, theta: Floats, ranges: Ranges) -> tuple[Floats, Floats]:
         """Return `Operator.of_ranges`."""

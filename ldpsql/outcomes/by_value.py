@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -25,30 +24,10 @@ from ldpsql.names import BEST, EMPIRICAL_BAYES, INV
 from ldpsql.outcomes.corrected import contributions
 from ldpsql.outcomes.moments import Moments
 
-Kind: TypeAlias = Literal["mean", "sum", "variance", "share"]
+KINDS = ("mean", "sum", "variance", "share")
 METHODS = (BEST, INV, EMPIRICAL_BAYES)
 _BLOCK = 1 << 22  # numbers of contributions at a time
 _ROUNDS, _FEWEST = 8, 4  # of the prior and the means; and values from which a prior can be learned
-
-
-@dataclass(frozen=True)
-class ByValue:
-    """What is asked about the raw column.
-
-    Args:
-        kind: which number.
-        versus: the place of the value that each mean is compared with; None for the means themselves.
-
-    """
-
-    kind: Kind = "mean"
-    versus: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise InvalidParameter(f"measure must be one of {', '.join(get_args(Kind))}", "measure := 'mean'")
-        if self.versus is not None and self.kind != "mean":
-            raise InvalidParameter("only means are compared with that of a value", "leave out versus, or measure")
 
 
 @dataclass(frozen=True)
@@ -138,37 +117,42 @@ class Corrected:
         )
 
 
-def by_value(corrected: Corrected, asked: ByValue, estimator: Estimator) -> Measure:
+def by_value(corrected: Corrected, kind: str, versus: int | None, estimator: Estimator) -> Measure:
     """Return the number for each value, with its standard error and interval, each field of shape (values,).
 
     If the weight of a value is not clearly above zero, its mean has an infinite error, and the interval may be all outcomes.
 
     Args:
         corrected: the sums.
-        asked: which number.
+        kind: the mean, sum, variance or share.
+        versus: the place of the value that each mean is compared with; None for the means themselves.
         estimator: ``inv``, the unbiased inversion; ``empirical_bayes``, which for means learns from all values how much they
             differ, and draws uncertain ones towards the others; ``best``, which is that for the means of four or more values.
 
     Raises:
-        InvalidParameter: if it is another estimator.
+        InvalidParameter: if it is another estimator, or there is no such number.
 
     """
+    if kind not in KINDS:
+        raise InvalidParameter(f"measure must be one of {', '.join(KINDS)}", "measure := 'mean'")
+    if versus is not None and kind != "mean":
+        raise InvalidParameter("only means are compared with that of a value", "leave out versus, or measure")
     if estimator.name not in METHODS:
         raise InvalidParameter(f"this takes the estimators {', '.join(METHODS)}", f"estimator := '{INV}'")
     z, (least, most) = deviations(estimator.pointwise(len(corrected.sums))), corrected.ends
-    if asked.kind == "sum":
+    if kind == "sum":
         total = corrected.sums[:, 1]
         error = np.sqrt(np.maximum(corrected.both[2].diagonal() - total**2 / corrected.weight[2], 0.0))
         return Measure(total, error, total - z * error, total + z * error)
-    if asked.kind == "share":
+    if kind == "share":
         return _ratio(corrected.of_shares, z, 0.0, 1.0)
-    if asked.kind == "variance":
+    if kind == "variance":
         return _ratio(corrected.of_variances, z, 0.0, (most - least) ** 2 / 4)
     plain = _ratio(corrected.of_means, z, least, most)
     if estimator.name != INV and len(corrected.sums) >= _FEWEST:
         estimate, error = posterior(corrected)
         plain = replace(plain, estimate=estimate, std_error=error)
-    return plain if asked.versus is None else _compared(corrected, plain, asked.versus, z)
+    return plain if versus is None else _compared(corrected, plain, versus, z)
 
 
 def _ratio(pair: Pair, z: float, least: float, most: float) -> Measure:

@@ -185,17 +185,10 @@ def rows_of(column: pa.ChunkedArray, handles: pa.ChunkedArray) -> Iterator[tuple
 
 def people(column: pa.ChunkedArray) -> pa.Array:
     """Return how many rows each struct of `rows_of` stands for: those whose report and raw columns are not NULL."""
-    reports, rows = _lists(column)
-    if reports is None:
-        return pa.array(np.zeros(len(column), dtype=np.int64))
-    cells, group = _flattened(reports)
-    if rows is None:
-        weights = pc.struct_field(cells, "n").fill_null(0).to_numpy()
-    else:
-        parts = _raw_columns(_flattened(rows)[0])
-        del parts[WEIGHT]
-        weights = np.logical_and.reduce([part.is_valid().to_numpy(zero_copy_only=False) for part in (cells, *parts.values())])
-    return pa.array(np.bincount(group, weights, len(column)).astype(np.int64))
+    out = np.zeros(len(column), dtype=np.int64)
+    for _, rows in rows_of(column, pa.chunked_array([pa.array(out)])):
+        out[rows.groups] = np.bincount(rows.group, rows.n if isinstance(rows, Moments) else None, len(rows.groups))
+    return pa.array(out)
 
 
 def _lists(column: pa.ChunkedArray) -> tuple[pa.ListArray | None, pa.ListArray | None]:

@@ -49,8 +49,6 @@ class QuestionOfOutcome(Question):
 
     def _places(self, values: Domain) -> tuple[int, ...]:
         place = named_place(values, self.of)
-        if isinstance(values, Product) and place is None:
-            raise InvalidParameter("these reports are of several columns", "name the one to use: of := 'city'")
         return () if place is None else (place,)
 
     def check(self, source: Source) -> None:

@@ -43,13 +43,13 @@ from ldpsql.inference.counting import without_impossible
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.mixed import of_lists
 from ldpsql.names import INV
-from ldpsql.outcomes.by_value import ByValue, Corrected, by_value
+from ldpsql.outcomes.by_value import Corrected, by_value
 from ldpsql.outcomes.moments import Moments
 from ldpsql.outcomes.question import QuestionOfOutcome, one_mechanism
 from ldpsql.outcomes.regression import Design, linear, logistic, named_columns
 
 __all__ = [
-    "API_VERSION", "FIELDS", "INV", "NULL", "NUMBERS", "RANGE", "TESTED", "Argument", "Asked", "ByValue", "Columns", "Contrast",
+    "API_VERSION", "FIELDS", "INV", "NULL", "NUMBERS", "RANGE", "TESTED", "Argument", "Asked", "Columns", "Contrast",
     "Corrected", "Design",
     "Diagnosis", "Domain", "Estimate", "Estimates", "Fields", "Functional", "GroupedCounts", "InvalidParameter", "Kind",
     "Lines", "Margin", "Mean", "Measure", "Moments", "Quantile", "Question",

@@ -13,7 +13,6 @@ from ldpsql.questions import (
     NUMBERS,
     Argument,
     Asked,
-    ByValue,
     Corrected,
     InvalidParameter,
     Kind,
@@ -48,7 +47,7 @@ class OutcomeByValue(QuestionOfOutcome):
         versus = asked.unit.locate(pa.array([self.versus]))[0].as_py() if self.versus.is_valid else None
         if self.versus.is_valid and versus is None:
             raise InvalidParameter("the value to compare with is not in the domain", "versus is one of the values")
-        number = by_value(sums, ByValue(python_value(self.measure), versus), asked.estimator)
+        number = by_value(sums, python_value(self.measure), versus, asked.estimator)
         numbers: dict[str, Any] = {name: getattr(number, name)[None] for name in NUMBERS}
         places = np.arange(len(asked.unit))[None]
         lines = Lines.of_numbers({"value": places, **numbers, "effective_reports": np.array([[sums.effective]])})

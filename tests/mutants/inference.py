@@ -96,6 +96,13 @@ MUTANTS = (
     ),
     # Intervals
     Mutant(
+        "ldpsql/inference/likelihood.py",
+        "* (1 + 3 * own_sum) + 5 * both**2",
+        "",
+        "the error of an inversion of sets leaves the noise of their sum out",
+        "tests/test_weights.py::test_the_error_of_an_inversion_of_few_sets_includes_that_of_its_sum",
+    ),
+    Mutant(
         "ldpsql/inference/score_intervals.py",
         "    middle = shares + z**2 / (2 * n)",
         "    middle = shares + z**2 / n",
