@@ -65,9 +65,10 @@ class Diagnosis:
         return self if recorded else replace(self, record=UNRECORDED, remedy=f"{self.remedy}; {UNKNOWN_RECORD}")
 
 
-def unknown_shares(remedy: str, unknown: int, values: int) -> str:
-    """Return the remedy of a status, followed by what to do about the shares whose error is infinite."""
-    return _UNKNOWN.format(remedy=remedy, unknown=unknown, values=values)
+def unknown_shares(remedy: str, unknown: int, values: int, *, in_order: bool) -> str:
+    """Return the remedy of a status, followed by what to do about the shares of values whose error is infinite."""
+    text = _UNKNOWN.format(remedy=remedy, unknown=unknown, values=values)
+    return f"{text}; hierarchy is made for shares of ranges and quantiles" if in_order else text
 
 
 def large_map(remedy: str, *, stopped: bool) -> str:

@@ -233,7 +233,7 @@ class Estimate(Answers, Tabular):
             return remedy
         if self.likelihood.operator.large:
             return large_map(remedy, stopped=self._status is Status.OUT_OF_STEPS)
-        return unknown_shares(remedy, unknown, len(self.std_error))
+        return unknown_shares(remedy, unknown, len(self.std_error), in_order=len(self.likelihood.layout) == 1)
 
     @property
     def _status(self) -> Status:
