@@ -38,7 +38,7 @@ from ldpsql.errors.boundary import withheld
 from ldpsql.errors.wording import of_sql
 from ldpsql.estimates.bootstrap import RUNS, Metric, MetricName, SimulatedError, Simulation, simulated_errors
 from ldpsql.estimates.estimate import Estimate, estimate_likelihood
-from ldpsql.estimates.fitting import estimator_of_top
+from ldpsql.estimates.fitting import SHRUNK, estimator_of_top
 from ldpsql.estimates.question import is_table
 from ldpsql.estimates.rappor_files import Rows as FileRows
 from ldpsql.estimates.rappor_files import collection_shares
@@ -383,8 +383,8 @@ def _of_reports(
     if isinstance(drawn_by, KeyValueMechanism):
         raise InvalidParameter("these are reports of sets of pairs", "use ldpsql.key_value")
     estimates = estimate_likelihood(drawn_by, _likelihood(reports, drawn_by), registry().estimator(estimator or IBU))
-    if estimator is None and estimator_of_top(drawn_by) == INV:
-        estimates = replace(estimates, for_top=registry().estimator(INV))
+    if estimator is None and estimator_of_top(drawn_by) == SHRUNK:
+        estimates = replace(estimates, for_top=registry().estimator(SHRUNK))
     return replace(estimates, recorded=recorded or bool(_fingerprints(reports)))[0]
 
 

@@ -13,7 +13,7 @@ from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators.supports import MOST_PAIRS
 from ldpsql.inference.outcome import Fit
 from ldpsql.mechanisms.base import CertifiedRow, CertifiedStrings, Mechanism, certify
-from ldpsql.names import IBU, INV
+from ldpsql.names import EMPIRICAL_BAYES, IBU
 from ldpsql.privacy.claims import of_core
 from ldpsql.reports import impossible
 
@@ -25,6 +25,9 @@ def fitted(estimator: Estimator, likelihood: Likelihood) -> Fit:
             return estimator.fit(likelihood)
     except OutOfTime:
         return estimator.unfitted(likelihood)
+
+
+SHRUNK = f"{EMPIRICAL_BAYES}(prior='any')"  # the estimator of the most frequent of many values
 
 
 def estimator_of_shares(source: Mechanism | ReportSource) -> str:
@@ -39,14 +42,14 @@ def estimator_of_top(source: Mechanism | ReportSource) -> str:
     """Return the estimator of the most frequent values if nobody names one.
 
     The maximum of the likelihood gives rare values shares that it takes from the frequent ones. Over many values of which
-    reports are votes, frequent ones are estimated by inversion, which is unbiased.
+    reports are votes, the inverted shares are shrunk: the largest of them are largest partly by luck.
     """
     certified = certify(source) if isinstance(source, Mechanism) else None
     channel = None if certified is None or isinstance(certified, CertifiedRow | CertifiedStrings) else certified.response
     if not isinstance(source, Mechanism) or channel is None or channel.inputs <= MOST_PAIRS:
         return estimator_of_shares(source)
     votes = isinstance(channel, SetChannel) or operator_of(source).votes
-    return INV if votes else estimator_of_shares(source)
+    return SHRUNK if votes else estimator_of_shares(source)
 
 
 @contextmanager

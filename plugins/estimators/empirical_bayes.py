@@ -1,7 +1,9 @@
 """Empirical Bayes for many values: learn from all shares how shares are distributed, then shrink each one accordingly.
 
-Robbins, "An empirical Bayes approach to statistics", 1956; Mitchell, Beauchamp, "Bayesian variable selection in linear
-regression" (a spike at zero and a slab), JASA 1988; Efron, "Large-scale inference", 2010, chapter 1.
+Robbins, "An empirical Bayes approach to statistics", 1956; Kiefer, Wolfowitz, "Consistency of the maximum likelihood estimator
+in the presence of infinitely many incidental parameters", Annals of Mathematical Statistics 1956 (a prior of any form);
+Mitchell, Beauchamp, "Bayesian variable selection in linear regression" (a spike at zero and a slab), JASA 1988; Efron,
+"Large-scale inference", 2010, chapter 1, and "Tweedie's formula and selection bias", JASA 2011.
 """
 
 from typing import Literal, TypeAlias
@@ -29,6 +31,8 @@ CLOSE, HALVINGS, MOST_STEPS = 1e-9, 3, 60  # of the sum of the quantiles to one,
 LEAST_NOISE = 0.02  # of the variance of a binomial number: less is not resolved by the atoms
 AT_ONCE = 400_000  # cells of tables of priors, and of values, for the groups that are estimated together
 Mask: TypeAlias = NDArray[np.bool_]
+EM_STEPS = 100  # after 1,000 the sum of the largest shares differs by less than its noise
+PLACES = 64  # of inverted shares in a standard error, for a prior of any form
 MANY = 1000  # values from which on a group is estimated alone, and equal inverted shares are computed once
 
 
@@ -41,7 +45,9 @@ class EmpiricalBayes(Estimator):
     and less the more values it calls absent. The shares are those of the people who reported: only the noise of the mechanism
     is shrunk, not the chance by which these people rather than others reported, which prevails at large epsilons.
     ``loss := 'squared'`` returns posterior means, given that they sum to one; 'absolute' returns the posterior quantiles of the
-    one level at which they do; 'both' the mean of the two.
+    one level at which they do; 'both' the mean of the two. ``prior := 'any'`` fits one prior of any form by 100 steps of EM
+    and projects the posterior means on the simplex. Over thousands of values it keeps shares that stand out and shrinks those
+    that owe their size to luck, so that the sum of the largest is nearly unbiased although the reports chose them.
 
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
     >>> reports = Likelihood(KeepOrSpreadOperator(4, 0.4, 0.2), np.array([[500.0, 280.0, 300.0, 290.0]]))
@@ -52,6 +58,10 @@ class EmpiricalBayes(Estimator):
     name = "empirical_bayes"
     loss: Literal["squared", "absolute", "both"] = Field(
         "squared", description="the error to keep small: 'squared', 'absolute' or 'both'"
+    )
+    prior: Literal["log-normal", "any"] = Field(
+        "log-normal",
+        description="'log-normal', the average of many priors, or 'any', the likeliest of any form for thousands of values",
     )
 
     def fit(self, likelihood: Likelihood) -> Fit:
@@ -70,10 +80,14 @@ class EmpiricalBayes(Estimator):
         v = part.operator.invert(part.shares)
         error = part.operator.inverted_interval(part.shares, part.n, simplex_projection(v), 1.0)[0]
         if len(v) == 1 and v.shape[1] >= MANY:
+            if self.prior == "any" and (step := np.median(error) / PLACES) > 0:
+                v, error = np.rint(v / step) * step, np.maximum(np.rint(error / step), 1.0) * step
             seen, back, times = np.unique(np.stack([v[0], error[0]], axis=1), axis=0, return_inverse=True, return_counts=True)
             theta = self._read(seen.T[:1], seen.T[1:], times[None].astype(np.float64), part)[:, back.ravel()]
         else:
             theta = self._read(v, error, np.ones_like(v), part)
+        if self.prior == "any":
+            return Fit.plain(simplex_projection(theta), Status.REGULARISED)
         total = theta.sum(axis=-1, keepdims=True)
         even = uniform(part)  # if no report votes for any value
         return Fit.plain(np.where(total > 0, theta / np.where(total > 0, total, 1.0), even), Status.REGULARISED)
@@ -83,7 +97,8 @@ class EmpiricalBayes(Estimator):
         theta, out = np.empty_like(v), stands_out(v, error)
         for rows in (np.flatnonzero(~out), np.flatnonzero(out)):
             if len(rows):
-                shares = atoms(v[rows], error[rows], part.operator.inputs)
+                size = part.operator.inputs
+                shares = even_atoms(v[rows], error[rows]) if self.prior == "any" else atoms(v[rows], error[rows], size)
                 if out[rows[0]]:
                     shares = np.sort(np.hstack([shares, own_atoms(v[rows], error[rows])]), axis=1)
                 theta[rows] = self._posterior(shares, v[rows], error[rows], times[rows], part.with_counts(part.counts[rows]))
@@ -92,10 +107,25 @@ class EmpiricalBayes(Estimator):
     def _posterior(self, shares: Floats, v: Floats, error: Floats, times: Floats, part: Likelihood) -> Floats:
         """Return posterior means or quantiles of inverted shares under priors of these atoms."""
         table = densities(v, error, part.n, part.operator.votes, shares)
-        weights = table * averaged(shares, part.operator.inputs, table, times)
+        prior = averaged(shares, part.operator.inputs, table, times) if self.prior == "log-normal" else likeliest(table, times)
+        weights = table * prior
         weights /= weights.sum(axis=1, keepdims=True)
-        posterior = [READ[loss](shares, weights, times) for loss in (READ if self.loss == "both" else [self.loss])]
+        read = READ | ({"squared": free_means} if self.prior == "any" else {})
+        posterior = [read[loss](shares, weights, times) for loss in (read if self.loss == "both" else [self.loss])]
         return np.asarray(np.mean(posterior, axis=0))
+
+
+def likeliest(table: Floats, times: Floats) -> Floats:
+    """Return the prior of each group, (groups, atoms, 1), under which all columns together are likeliest, after steps of EM.
+
+    A column stands for ``times`` values. The steps begin at equal weights of the atoms.
+    """
+    prior = np.full((*table.shape[:2], 1), 1.0 / table.shape[1])
+    values = times.sum(axis=-1)[:, None, None]
+    for _ in range(EM_STEPS):
+        chance = np.maximum((prior.swapaxes(1, 2) @ table)[:, 0], 1e-300)
+        prior *= table @ (times / chance)[..., None] / values
+    return prior
 
 
 def averaged(shares: Floats, size: int, table: Floats, times: Floats) -> Floats:
@@ -135,6 +165,11 @@ def means(shares: Floats, weights: Floats, times: Floats) -> Floats:
     mean = (shares[:, None] @ weights)[:, 0]
     variance = (shares[:, None] ** 2 @ weights)[:, 0] - mean**2
     return sum_to_one(mean, variance, times)
+
+
+def free_means(shares: Floats, weights: Floats, times: Floats) -> Floats:  # noqa: ARG001  # as the others
+    """Return the posterior means, whose sum is not one: see `simplex_projection`."""
+    return np.asarray((shares[:, None] @ weights)[:, 0])
 
 
 def quantiles(shares: Floats, weights: Floats, times: Floats) -> Floats:
@@ -191,6 +226,15 @@ def atoms(v: Floats, error: Floats, size: int) -> Floats:
     low, high = np.clip(typical / 8.0, 1e-6 / size, 0.1 / size), np.minimum(np.maximum(most, 4.0 / size), 1.0)
     ratios = low * (high / low) ** np.linspace(0.0, 1.0, RATIOS)
     return np.sort(np.clip(np.concatenate([near, chosen, ratios], axis=-1), 0.0, 1.0), axis=-1)
+
+
+def even_atoms(v: Floats, error: Floats) -> Floats:
+    """Return the atoms of a prior of any form: a fine grid around the noise, and one up to the largest share."""
+    typical = np.median(error, axis=-1, keepdims=True)
+    near = NEAR[-1] * typical
+    most = np.maximum(v.max(axis=-1, keepdims=True) + 2.0 * typical, near)
+    grids = [near * np.linspace(0.0, 1.0, 64), near + (most - near) * np.linspace(0.0, 1.0, 129)[1:]]
+    return np.clip(np.concatenate(grids, axis=-1), 0.0, 1.0)
 
 
 def stands_out(v: Floats, error: Floats) -> Mask:

@@ -23,7 +23,10 @@ from ldpsql.questions import (
 
 @dataclass(frozen=True)
 class Top(Question):
-    """The most frequent values, the most frequent first."""
+    """The most frequent values, the most frequent first.
+
+    Over many values the estimates are shrunk, so that their sum is nearly unbiased although the reports chose the values.
+    """
 
     name = "top"
     summary = "the most frequent values, with intervals that hold together, and the best and the worst rank that each may have"
@@ -37,7 +40,7 @@ class Top(Question):
 
     @classmethod
     def estimator(cls, source: Source) -> str:
-        """Return an inversion for many values, as the maximum of the likelihood makes frequent ones too rare."""
+        """Return empirical Bayes for many values: the largest inverted shares are too large, the likeliest ones too small."""
         return estimator_of_top(source)
 
     @classmethod
