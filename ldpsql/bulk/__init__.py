@@ -17,4 +17,5 @@ A run, from top to bottom:
 What commands and `estimate` share:
     queries         the SQL of estimates and questions, for each group
     backends        counts of reports in the engine of a table of Ibis
+    views           shares as one query of another engine, on top of these counts
 """

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 N = "ldp n"  # the column of the numbers of rows, or of the sums of their weights; no column of a user has this name
 MOST_CELLS = 20_000_000  # combinations of groups and reports that are fetched
 _MANY = 100_000  # combinations from which on a warning follows if they are at least half of the rows
-_PART = "c{}"  # the columns of the query: in some engines, names do not differ by their case
+_ROWS_AT_ONCE = 1 << 16
+PART = "c{}"  # the columns of the query: in some engines, names do not differ by their case
 
 
 def is_expression(data: object) -> TypeGuard[Table]:
@@ -115,30 +117,26 @@ def counted_there(
 
     """
     forms = _forms(columns, drew)
-    check_columns([*keys, *([weight] if weight else [])], table.columns)
-    parts = {name: list(_parts(table, name, kind)) for name, (kind, _) in forms.items()}
-    grouped = [table[key] for key in keys] + [part for own in parts.values() for part in own if part is not None]
-    named = {_PART.format(place): value for place, value in enumerate(grouped)}
+    counted, parts = cells(table, {name: kind for name, (kind, _) in forms.items()}, keys=keys, weight=weight)
     with _asking(table):
-        query = table.group_by(**named).aggregate(**_sums(table, weight)).limit(MOST_CELLS + 1)
-        cells = query.to_pyarrow()
-    if len(cells) > MOST_CELLS:
+        fetched = _fetched(counted.limit(MOST_CELLS + 1))
+    if len(fetched) > MOST_CELLS:
         raise SourceRefused(
             f"there are more than {MOST_CELLS:,} combinations of groups and reports, too many to be fetched",
             "group by fewer values, or perturb with a mechanism whose reports are few, such as hadamard_response",
         )
-    fetched = iter([plain(cells.column(name)) for name in named])
-    made = {key: next(fetched) for key in keys}
+    columns_there = (plain(column) for column in fetched.columns)
+    made = {key: next(columns_there) for key in keys}
     for name, (kind, mechanism) in forms.items():
-        own = iter([None if part is None else next(fetched) for part in parts[name]])
+        own = iter([None if part is None else next(columns_there) for part in parts[name]])
         made[name] = _built(own, kind, mechanism)
     alone = made[columns[0]] if len(columns) == 1 else None  # several columns are a row, of which none need be reported
-    there = np.ones(len(cells), dtype=np.bool_) if alone is None else alone.is_valid().to_numpy(zero_copy_only=False)
-    _warn(table, cells.column("n").filter(pa.array(there)))
+    there = np.ones(len(fetched), dtype=np.bool_) if alone is None else alone.is_valid().to_numpy(zero_copy_only=False)
+    _warn(table, fetched.column("n").filter(pa.array(there)))
     if weight is None:
-        made[N] = pa.StructArray.from_arrays([plain(cells.column("n")).cast(pa.uint64())], SUMS[:1])
+        made[N] = pa.StructArray.from_arrays([plain(fetched.column("n")).cast(pa.uint64())], SUMS[:1])
     else:
-        made[N], there = _weights(cells, there)
+        made[N], there = _weights(fetched, there)
     metadata = {f"{KEY}{name}": "\n".join(sorted(record)) for name, record in (records or {}).items() if record}
     result = pa.table(made, metadata=metadata)
     if alone is None:
@@ -146,6 +144,43 @@ def counted_there(
     # A group of which nothing is left stays in the answer.
     at = result.column_names.index(columns[0])
     return result.set_column(at, result.field(at), alone.take(pa.array(np.arange(len(there)), mask=~there)))
+
+
+def _fetched(query: Table) -> pa.Table:
+    """Return the rows of a query; of PostgreSQL without the cursor of Ibis, for which the server counts in one process only."""
+    backend = _backend(query)
+    if backend.name != "postgres":
+        return query.to_pyarrow()
+    backend._run_pre_execute_hooks(query)
+    schema, batches = query.schema(), []
+    with backend.con.cursor() as cursor:
+        rows = cursor.stream(backend.compile(query))
+        while some := list(islice(rows, _ROWS_AT_ONCE)):
+            batches.append(pa.RecordBatch.from_struct_array(pa.array(some, schema.as_struct().to_pyarrow())))
+    return pa.Table.from_batches(batches, schema.to_pyarrow())
+
+
+def cells(
+    table: Table, kinds: Mapping[str, pa.DataType], *, keys: Sequence[str], weight: str | None = None, counts: str | None = None
+) -> tuple[Table, dict[str, list[Value | None]]]:
+    """Return the expression that counts, and the parts of each column of reports from which `_built` makes these.
+
+    Args:
+        table: the table.
+        kinds: the columns of reports, and the types of these.
+        keys: the columns that define groups.
+        weight: the column of the weights of the rows, if they have any.
+        counts: the column of the numbers of the reports, if the table has counts of them.
+
+    Returns:
+        A row for each combination: its keys and its parts as `PART`, from 0, and its sums. The parts that are not None.
+
+    """
+    check_columns([*keys, *([weight] if weight else [])], table.columns)
+    parts = {name: list(_parts(table, name, kind)) for name, kind in kinds.items()}
+    grouped = [table[key] for key in keys] + [part for own in parts.values() for part in own if part is not None]
+    named = {PART.format(place): value for place, value in enumerate(grouped)}
+    return table.group_by(**named).aggregate(**_sums(table, weight, counts)), parts
 
 
 def _forms(columns: Sequence[str], drew: Mechanism | Mixed) -> dict[str, tuple[pa.DataType, Mechanism | None]]:
@@ -219,20 +254,20 @@ def _fitted(column: pa.Array, kind: pa.DataType, mechanism: Mechanism | None) ->
     return column
 
 
-def _sums(table: Table, weight: str | None) -> dict[str, Value]:
+def _sums(table: Table, weight: str | None, counts: str | None) -> dict[str, Value]:
     """Return what is added up over the rows of each combination."""
-    if weight is None:
-        return {"n": table.count()}
+    if not weight:
+        return {"n": table[counts].sum() if counts else table.count()}
     each = table[weight].cast("float64")
     wrong = (each >= 0).ifelse(0, 1)  # NULL is wrong, too; NaN and infinity remain in the sums
     return {"n": (each > 0).ifelse(1, 0).sum(), "w": each.sum(), "ww": (each * each).sum(), "wrong": wrong.sum()}
 
 
-def _weights(cells: pa.Table, there: NDArray[np.bool_]) -> tuple[pa.Array, NDArray[np.bool_]]:
+def _weights(fetched: pa.Table, there: NDArray[np.bool_]) -> tuple[pa.Array, NDArray[np.bool_]]:
     """Return the sums of the weights of each combination, and which have a report with a weight above 0."""
-    if pc.any(pc.greater(cells.column("wrong").filter(pa.array(there)), 0)).as_py():
+    if pc.any(pc.greater(fetched.column("wrong").filter(pa.array(there)), 0)).as_py():
         raise bad_weights()
-    sums = [plain(cells.column(name)).cast(pa.float64()).to_numpy(zero_copy_only=False) for name in SUMS]
+    sums = [plain(fetched.column(name)).cast(pa.float64()).to_numpy(zero_copy_only=False) for name in SUMS]
     there = there & (sums[0] > 0)
     return pa.StructArray.from_arrays([np.where(there, one, 1.0) for one in sums], SUMS), there
 

@@ -99,11 +99,15 @@ def export_client(
 def export_sql(
     mechanism: MechanismOption,
     dialect: Annotated[
-        str, typer.Option(help="Which SQL to write: duckdb, postgres, spark, snowflake or bigquery.")
+        str,
+        typer.Option(
+            help="Which SQL to write: duckdb, postgres, sqlite, datafusion, clickhouse, snowflake, bigquery, trino or spark."
+        ),
     ] = "duckdb",
     table: Annotated[str, typer.Option(help="The table of reports.")] = "reports",
     column: Annotated[str, typer.Option("--column", "-c", help="The column of reports.")] = "report",
     counts: Annotated[str, typer.Option(help="The column of the number of each report, if the table has counts.")] = "",
+    weight: Annotated[str, typer.Option(help="The column of the weights of the rows, if they have any.")] = "",
     by: ByOption = None,
     name: Annotated[str, typer.Option(help="The name of a view; by default a query is written.")] = "",
     output: Annotated[
@@ -114,14 +118,15 @@ def export_sql(
 
     It returns a row for each value: the inversion with errors, and for k-RR the maximum of the likelihood as well. It is for
     k-RR, unary encodings, subset selection, hashes with orthogonal seeds, and channels of up to 16,384 probabilities. Nothing
-    that perturbs is exported.
+    that perturbs is exported. Ibis compiles the query: pip install 'ldpsql[ibis]'.
 
     Example: ldpsql export-sql --mechanism city --dialect postgres --table reports --column city --by region
     """
+    from ldpsql.bulk.views import ReportTable, query
     from ldpsql.errors import DestinationRefused
-    from ldpsql.sql.portable import ReportTable, query
 
-    text = query(mechanism_from(mechanism), ReportTable(table, column, counts, tuple(by or ())), dialect, name)
+    source = ReportTable(table, column, counts, weight, tuple(by or ()))
+    text = query(mechanism_from(mechanism), source, dialect, name)
     if output is not None and output.suffix != ".sql":  # a database would be overwritten
         raise DestinationRefused("the name of the file must end in .sql", "run it in the database that holds the reports")
     write_text(text, output, f"Wrote a query for {dialect} to {output}")

@@ -47,3 +47,9 @@ def ldpsql_functions(known: Registry) -> list[Scalar | Macros]:  # noqa: ARG001 
 def ldpsql_commands() -> list[Callable[..., Any]]:
     """Offer commands of ``ldpsql``: functions as typer takes them, or typer apps with a name."""
     return []
+
+
+@hookspec
+def ldpsql_dialects() -> list[tuple[str, Any]]:
+    """Offer dialects of ``ldpsql export-sql``: names, each with a compiler of Ibis (``SQLGlotCompiler``)."""
+    return []

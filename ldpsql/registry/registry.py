@@ -180,6 +180,7 @@ class Registry:
         self.questions: dict[str, type[Question]] = {}
         self.constructors: dict[str, str] = {}  # the SQL of each mechanism, written when it was added
         self.commands: dict[str, Callable[..., Any]] = {}  # third parties' commands of `ldpsql`, by name
+        self.dialects: dict[str, Any] = {}  # third parties' compilers of Ibis, by the name of their dialect
         self.plugins: list[Plugin] = []
         self.named: Mapping[str, Any] = {}  # mechanisms that the settings name, as written there
         self.policies: dict[str, WrittenPolicy] = {}  # by the names of their columns
@@ -256,8 +257,9 @@ class Registry:
 
     def refuse(self, plugin: Plugin, reason: str) -> None:
         """List a plugin as broken and take back all it offered."""
-        for name in (offer.removeprefix("command ") for offer in plugin.offers if offer.startswith("command ")):
-            del self.commands[name]
+        for kind, name in (offer.split(" ", 1) for offer in plugin.offers):
+            if kind in ("command", "dialect"):
+                del (self.commands if kind == "command" else self.dialects)[name]
         plugin.status, plugin.reason, plugin.offers = "broken", reason, []
         for name in [name for name, owner in self._owners.items() if owner == plugin.name]:
             del self._owners[name]
@@ -277,14 +279,16 @@ class Registry:
         names = Counter(name for offered in offers.values() for name in offered)
         if clash := [name for name, times in names.items() if times > 1]:
             raise NameClash(f"{plugin.name} offers the name '{min(clash)}' twice")
-        commands = self._commands_of(plugin)
+        commands, dialects = self._commands_of(plugin), self._dialects_of(plugin)
         made = {name: constructor(name, kind, trusted=plugin.built_in) for name, kind in mechanisms.items()}
         self.mechanisms |= mechanisms
         self.constructors |= made
         self.estimators |= estimators
         self.questions |= questions
         self.commands |= commands
-        plugin.offers = [f"{kind} {name}" for kind, offered in (offers | {"command": commands}).items() for name in offered]
+        self.dialects |= dialects
+        offers |= {"command": commands, "dialect": dialects}
+        plugin.offers = [f"{kind} {name}" for kind, offered in offers.items() for name in offered]
         if self._hooks_of(plugin) == 0:
             plugin.reason = "offers nothing: is a function missing its @hookimpl?"
         self._owners |= dict.fromkeys(names, plugin.name)
@@ -299,6 +303,17 @@ class Registry:
             if name in new or name in self.commands:
                 raise NameClash(f"the command '{name}' of {plugin.name} already exists")
             new[name] = offered
+        return new
+
+    def _dialects_of(self, plugin: Plugin) -> dict[str, Any]:
+        new: dict[str, Any] = {}
+        for offered in self._offered(plugin, "ldpsql_dialects"):
+            name, compiler = offered if isinstance(offered, tuple) and len(offered) == 2 else ("", None)
+            if not isinstance(name, str) or not hasattr(compiler, "to_sqlglot"):
+                raise PluginError("ldpsql_dialects must return pairs of a name and a compiler of Ibis")
+            if name in new or name in self.dialects:
+                raise NameClash(f"the dialect '{name}' of {plugin.name} already exists")
+            new[name] = compiler
         return new
 
     def _checked(self, plugin: Plugin, hook: str, base: type[S]) -> dict[str, type[S]]:

@@ -12,6 +12,7 @@ import ldpsql
 from ldpsql.errors import OtherMechanism
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
+from tests import exported
 from tests.warehouses import CITY, answers, differences, flat_reports, reports
 
 ibis: Any = pytest.importorskip("ibis")
@@ -89,3 +90,32 @@ def test_types_that_only_postgresql_has_are_read_or_refused(postgres: Any) -> No
     assert mean["n"].to_pylist() == [3000]
     with pytest.raises(ldpsql.LdpError):
         ldpsql.estimate(table, CITY, column="padded")
+
+
+def _rows(engine: str, table: pa.Table, view: str) -> list[tuple[Any, ...]]:
+    if engine == "clickhouse":
+        backend = in_clickhouse(table).get_backend()
+        for statement in ("CREATE OR REPLACE VIEW exported AS SELECT * FROM counted", "DROP VIEW IF EXISTS shares", view):
+            backend.raw_sql(statement)
+        return list(backend.raw_sql("SELECT * FROM shares").result_rows)
+    context = pytest.importorskip("datafusion").SessionContext()
+    context.register_record_batches("exported", [table.to_batches()])
+    context.sql(view.rstrip().rstrip(";"))
+    return [tuple(row.values()) for row in context.sql("SELECT * FROM shares").to_arrow_table().to_pylist()]
+
+
+@pytest.mark.parametrize("engine", ["clickhouse", "datafusion"])
+@pytest.mark.parametrize(("text", "weight"), exported.ASKED)
+def test_a_view_returns_the_inversion_of_ldpsql(engine: str, text: str, weight: str | None) -> None:
+    exported.check(text, weight, _rows(engine, exported.reports(text)[0], exported.view(text, engine, weight)))
+
+
+@pytest.mark.parametrize(("text", "weight"), [asked for asked in exported.ASKED if asked[1]])
+def test_a_weighted_view_of_postgresql_returns_the_inversion_of_ldpsql(postgres: Any, text: str, weight: str) -> None:
+    in_postgres(postgres, exported.reports(text)[0])
+    postgres.raw_sql("ALTER TABLE counted RENAME TO exported").close()
+    postgres.raw_sql(exported.view(text, "postgres", weight)).close()
+    with postgres.con.cursor() as cursor:
+        rows = cursor.execute("SELECT * FROM shares").fetchall()
+    postgres.raw_sql("DROP TABLE exported CASCADE").close()
+    exported.check(text, weight, rows)
