@@ -442,4 +442,25 @@ MUTANTS = (
         "PRIVIC takes reports of another cycle's mechanism",
         "tests/test_privic.py::test_reports_of_another_cycle_are_refused",
     ),
+    Mutant(
+        "ldpsql/bulk/phases.py",
+        "float(np.sqrt(weights**2 @ variances))",
+        "float(np.sqrt(weights**2 @ variances) / 2)",
+        "the interval of a mean of two phases is half as wide",
+        "tests/test_two_phases.py::test_intervals_of_means_hold_although_the_first_reports_chose_the_mechanism",
+    ),
+    Mutant(
+        "ldpsql/bulk/phases.py",
+        "charge=_part(charged, SECOND)",
+        "charge=None",
+        "the people of the second phase are not charged",
+        "tests/test_two_phases.py::test_each_phase_is_charged_for_its_own_people",
+    ),
+    Mutant(
+        "plugins/mechanisms/optimal.py",
+        "float(priced.min(axis=1).sum())",
+        "float(priced.max(axis=1).sum())",
+        "a bound that no channel keeps is called the least loss under metric privacy",
+        "tests/test_optimal.py::test_no_channel_with_metric_privacy_has_a_smaller_loss",
+    ),
 )
