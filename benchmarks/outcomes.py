@@ -1,4 +1,4 @@
-"""A raw column by a perturbed one: the time of its sums, coverage, bias and mean squared error.
+"""A raw column by a perturbed one: the time of its sums, coverage, bias and mean squared error, and coverage of regressions.
 
 The plain query groups by the group and the report and has the same sums, as SQL without ldpsql would write them. The tables are
 public ones, whose groups hold from 1 % to more than half of the people. Files that are absent are left out.
@@ -7,6 +7,7 @@ public ones, whose groups hold from 1 % to more than half of the people. Files t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -25,6 +26,14 @@ TABLES = (
     (CENSUS, "occupation", "age"),
     ("ecommerce_clothing_key_rating.parquet", "key", "rating"),
     ("us_military_counts.csv", "race", "rank"),
+)
+REGRESSIONS = (  # the perturbed column, the outcome as SQL, and the raw regressor
+    (CENSUS, "race", "hours_per_week", "age"),
+    (CENSUS, "race", "(income LIKE '%>%')", "age"),
+    ("irs2013_agi_sample.parquet", "agi_stub", "ln(n02650 + 1)", "a02650_capped / 10000"),
+    ("irs2013_agi_sample.parquet", "agi_stub", "(n02650 > 1000)", "(state < 'M')"),
+    ("us_military_counts.csv", "branch", "rank", "(gender = 'female')"),
+    ("us_military_counts.csv", "branch", "(grade <> 'enlisted')", "(gender = 'female')"),
 )
 M = "ldp.krr(1.0, ['A', 'B', 'C', 'D'])"
 PRODUCTS = ("1", "y", "y * y", "y * y * y", "y * y * y * y")
@@ -49,6 +58,41 @@ def times(rows: int) -> list[Figure]:
         at_most(f"{what}: ldp.sums / plain GROUP BY with the same sums, CPU", sums / plain, 1.6),
         at_most(f"{what}: FROM ldp.outcome / plain GROUP BY with the same sums, CPU", answer / plain, 2.5),
     ]
+
+
+def fitted(x: np.ndarray, y: np.ndarray, logistic: bool) -> np.ndarray:
+    """Return the coefficients of the regression of the raw columns."""
+    b = np.zeros(x.shape[1])
+    for _ in range(30 if logistic else 1):
+        mean = 1 / (1 + np.exp(-x @ b)) if logistic else x @ b
+        spread = mean * (1 - mean) if logistic else np.ones(len(x))
+        b = b + np.linalg.solve((x.T * spread) @ x, x.T @ (y - mean))
+    return b
+
+
+def regressions(many: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield a name, and how far each coefficient of each draw is from that of the raw columns, in stated errors."""
+    for file, v, y, x in REGRESSIONS:
+        path = public_file(file)
+        if path is None:
+            continue
+        whole = pl.read_csv(path) if path.suffix == ".csv" else pl.read_parquet(path)
+        if "n" in whole.columns:
+            whole = whole[np.random.default_rng(36).choice(np.repeat(np.arange(len(whole)), whole["n"].to_numpy()), PEOPLE)]
+        rows = whole.select(pl.col(v).cast(pl.String).alias("v"), *pl.sql_expr([f"{y} AS y", f"{x} AS x"])).drop_nulls()
+        rows = rows.with_columns(pl.col("y", "x").cast(pl.Float64)).filter(pl.len().over("v") >= LEAST * pl.len())
+        values, logistic = sorted(rows["v"].unique()), y.startswith("(")
+        columns = [np.ones(len(rows)), *((rows["v"] == value).cast(pl.Float64) for value in values[1:]), rows["x"]]
+        truth = fitted(np.column_stack(columns), rows["y"].to_numpy(), logistic)
+        options: dict[str, Any] = {"outcome": "y", "regressors": ["x"], "family": "logistic" if logistic else "linear"}
+        for epsilon in (1, 2):
+            away, m = [], f"krr({epsilon}, {values!r})"
+            for _ in range(many):
+                drawn = rows.sample(len(rows), with_replacement=True)
+                drawn = drawn.with_columns(v=ldpsql.perturb(drawn["v"], m))
+                fit = ldpsql.estimate(drawn, m, column="v", question="regression", **options).to_polars()
+                away.append((fit["estimate"].to_numpy() - truth) / fit["std_error"].to_numpy())
+            yield f"{y} on {v} and {x}, epsilon {epsilon}", np.array(away)
 
 
 def tables() -> Iterator[tuple[str, pl.DataFrame]]:
@@ -92,6 +136,12 @@ def draws(frame: pl.DataFrame, epsilon: float, many: int) -> np.ndarray:
 def figures(quick: bool) -> list[Figure]:
     """Return the times, and coverage, bias and errors over all tables and epsilons."""
     out, many = times(ROWS if quick else 10 * ROWS), 3 if quick else 12
+    fits = list(regressions(2 if quick else 17))
+    out += [Figure(f"coverage of coefficients: {name}", float((np.abs(away) <= 1.96).mean()), "share") for name, away in fits]
+    if fits:
+        inside = np.concatenate([np.abs(away).ravel() <= 1.96 for _, away in fits])
+        out.append(at_least(f"coverage of {len(inside)} coefficients", float(inside.mean()), 0.92, "share"))
+        out.append(at_most(f"coverage of {len(inside)} coefficients", float(inside.mean()), 0.98, "share"))
     held, biases, gains = [], [], []
     for name, frame in tables():
         truth = dict(frame.group_by("v").agg(pl.col("y").mean()).iter_rows())
