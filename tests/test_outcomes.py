@@ -170,6 +170,8 @@ def test_weights_that_are_none_are_refused(con: DuckDBPyConnection, weight: str)
 def test_sums_of_weights_are_never_taken_for_counts(con: DuckDBPyConnection) -> None:
     con.execute(f"CREATE OR REPLACE TABLE drawn AS SELECT *, ldp.perturb(v, {KRR}) AS report FROM people")
     sums = "SELECT report, ldp.sums(report, y, weight := w) AS s, sum(w) AS w FROM drawn GROUP BY report"
+    with pytest.raises(duckdb.Error, match=r"LDP103.*raw columns"):
+        con.execute(f"SELECT ldp.outcome(ldp.counts(report), {KRR}, 1) FROM drawn").fetchall()
     for counts in ("map(list(report), list(s))", "map(list(report), list(w))"):
         with pytest.raises(duckdb.Error, match="LDP403"):
             con.execute(f"SELECT ldp.ibu({counts}, {KRR}) FROM ({sums})").fetchall()

@@ -200,7 +200,9 @@ def posterior(corrected: Corrected) -> tuple[Floats, Floats]:
     for _ in range(_ROUNDS):
         noise = corrected.scatter(means)
         noise = noise + np.eye(len(n)) * 1e-12 * max(float(noise.trace()), 1e-300)
-        fits = [_log_likelihood(raised, noise + variance * np.outer(n, n) * np.eye(len(n))) for variance in variances]
+        step = max(1, _BLOCK // noise.size)
+        parts = (variances[start : start + step, None, None] for start in range(0, len(variances), step))
+        fits = np.concatenate([_log_likelihood(raised, noise + part * np.diag(n**2)) for part in parts])
         spread = variances[int(np.argmax(fits))]
         gain = spread * n[:, None] * np.linalg.inv(noise + spread * np.diag(n**2))
         before, means = means, np.clip(centre + gain @ raised, *corrected.ends)
@@ -210,8 +212,8 @@ def posterior(corrected: Corrected) -> tuple[Floats, Floats]:
     return means, np.sqrt(np.maximum(covariance.diagonal(), 0.0))
 
 
-def _log_likelihood(x: Floats, covariance: Floats) -> float:
-    """Return the log-density of a normal vector, up to a constant."""
-    root = np.linalg.cholesky(covariance)
-    scaled = np.linalg.solve(root, x)
-    return float(-0.5 * scaled @ scaled - np.log(root.diagonal()).sum())
+def _log_likelihood(x: Floats, covariances: Floats) -> Floats:
+    """Return the log-density of a normal vector for each of several covariances, up to a constant."""
+    roots = np.linalg.cholesky(covariances)
+    scaled = np.linalg.solve(roots, x[:, None])[..., 0]
+    return np.asarray(-0.5 * (scaled**2).sum(axis=1) - np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1))

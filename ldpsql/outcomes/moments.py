@@ -201,6 +201,8 @@ def _lists(column: pa.ChunkedArray) -> tuple[pa.ListArray | None, pa.ListArray |
     if not pa.types.is_struct(column.type) or column.type.names != ["reports", "rows"]:
         raise InvalidParameter("these are not reports and their rows", "call the aggregate of a question in ldp")
     reports, rows = struct_parts(plain(column))
+    if pa.types.is_map(reports.type):
+        raise InvalidParameter("counts have no raw columns", "pass the reports, or ldp.sums(report, outcome)")
     if not pa.types.is_list(reports.type):
         return None, None
     kind = reports.type.value_type
