@@ -66,6 +66,12 @@ def test_the_linear_programme_and_the_sum_on_the_line_agree() -> None:
         assert distances.emd(p, q, Grid(8, 1, Fraction(1))) == pytest.approx(expected, abs=1e-7)
 
 
+@pytest.mark.parametrize("power", ["MAP {1.5: 2}", "[1]", "'1'", "true"])
+def test_a_power_that_is_no_number_is_refused(con: DuckDBPyConnection, power: str) -> None:
+    with pytest.raises(duckdb.Error, match=r"\[LDP103\] power must be a number of at least 1"):
+        con.execute(f"SELECT ldp.wasserstein([1.0, 0], [0.5, 0.5], power := {power})")
+
+
 def test_wasserstein_of_a_power_is_that_of_many_quantiles() -> None:
     at = np.array([0.0, 1.0, 5.0, 2.5])
     for p, q in pairs(4):

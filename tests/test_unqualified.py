@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import duckdb
 import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
+from ldpsql.errors import PrivacyLeakWarning
 from tests.commands import run
 
 FORMS = ["krr", "oue", "olh", "subset_selection", "square_wave"]
@@ -91,3 +93,21 @@ def test_macros_call_every_function_of_duckdb_by_its_qualified_name() -> None:
         texts = [re.sub("'[^']*'", "''", text) for (text,) in con.execute(kept).fetchall()]
     called = {name.lower() for text in texts for name in re.findall(r'(?<![\w."])"?(\w+)"?\(', text)}
     assert sorted(called & names) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["list_value", "LIST_VALUE", "struct_pack", "struct_extract", "array_extract", "||", "<<", "contains"]
+)
+def test_attaching_warns_of_a_macro_that_duckdb_calls_by_itself(name: str) -> None:
+    with duckdb.connect() as con:
+        con.execute(f'CREATE MACRO "{name}"(x, y) AS 1; CREATE MACRO map_of(x) AS x')
+        with pytest.warns(PrivacyLeakWarning, match=rf"the macro main\.{re.escape(name)}: .*another name") as warned:
+            ldpsql.attach(con)
+        assert len(warned) == 1
+
+
+def test_lint_lists_a_macro_that_duckdb_calls_by_itself(con: DuckDBPyConnection) -> None:
+    with con.cursor() as own:
+        own.execute("CREATE MACRO len(x) AS 3")
+        assert ("macro", "main.len") in own.sql("SELECT kind, name FROM ldp.lint()").fetchall()
+        own.execute("DROP MACRO len")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def _distance(name: str, p: pa.Scalar, q: pa.Scalar, arguments: list[Any]) -> fl
         raise InvalidParameter("these are estimates over different values", "compare estimates of one mechanism's domain")
     mechanism = None if arguments[0] is None else MECHANISMS.thing(arguments[0])
     power = 1.0 if arguments[1] is None else arguments[1]
-    if family(pa.scalar(power).type) != "number":
+    if isinstance(power, bool) or not isinstance(power, int | float | Decimal):
         raise InvalidParameter("power must be a number of at least 1", "1 gives the earth mover's distance")
     return distances.distance(name, _shares(p), _shares(q), mechanism, float(power))
 

@@ -1,3 +1,4 @@
+-- array_to_string is a macro of DuckDB, which calls a macro of the user's named len.
 -- Macros of a catalog of ldpsql are left out: those of a database that has the macro that marks one.
 CREATE OR REPLACE MACRO ldp.lint() AS TABLE
 WITH macros AS (
@@ -8,7 +9,7 @@ WITH macros AS (
     SELECT 'view' AS kind, schema_name || '.' || view_name AS name, sql FROM duckdb_views() WHERE NOT internal
     UNION ALL
     SELECT 'macro', schema_name || '.' || function_name, format(
-        'CREATE MACRO "{}"({}) AS {}{}', replace(function_name, '"', '""'), array_to_string(parameters, ', '),
+        'CREATE MACRO "{}"({}) AS {}{}', replace(function_name, '"', '""'), coalesce(system.main.list_aggregate(parameters, 'string_agg', ', '), ''),
         CASE WHEN function_type = 'table_macro' THEN 'TABLE ' ELSE '' END, macro_definition
     ) FROM macros
 ), tables AS (

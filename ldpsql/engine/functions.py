@@ -32,7 +32,7 @@ ALLOWED_MACRO = "_allowed"  # (handle, drawn): the handle, after a check of poli
 GUARD_MARK = "__ldp_guarded_"  # how the names of functions begin that mark an instance with a guard
 R = TypeVar("R")
 _NAMES = (
-    "abs|alias|any_value|arg_max|array_to_string|bool_or|cast_to_type|ceil|concat_ws|contains|count|current_database"
+    "abs|alias|any_value|arg_max|bool_or|cast_to_type|ceil|concat_ws|contains|count|current_database"
     "|current_schema|current_setting|encode|error|flatten|format|from_json|greatest|histogram|json_remove|len|length|list|list_concat"
     "|list_contains|list_filter|list_select|list_sum|list_transform|list_zip|lower|map|map_keys|map_values|max|min|pow"
     "|range|regexp_full_match|repeat|replace|round|row|row_number|split_part|starts_with|struct_concat|struct_extract"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,6 +24,11 @@ _DEFINED = """
     WHERE constraint_type = 'CHECK'"""
 _PREPARED = "SELECT 'prepared statement', name, statement FROM duckdb_prepared_statements()"
 _DRAWN_AT = {"check constraint of table": "insert", "macro": "call", "prepared statement": "execution"}
+# DuckDB writes lists, structs, subscripts and comprehensions as calls of these, operators as calls of names without letters.
+_WRITTEN_AS_CALLS = re.compile(
+    r"(array_extract|array_slice|contains|if|len|list_apply|list_filter|list_transform|list_value|string_split|struct_extract|struct_pack|\W+)",
+    re.IGNORECASE,
+)
 _PERTURB_ONCE = "perturb once, INTO a table or a file"
 
 
@@ -73,9 +79,23 @@ def _lint(con: DuckDBPyConnection, known: DrawingFunctions | None) -> list[Findi
     """Return the findings about everything that this connection sees."""
     drawing = DrawingFunctions() if known is None else DrawingFunctions(known.drawing, known.running)
     macros = [("macro", name, definition) for name, definition in drawing.read(con, ours_known=known is not None)]
+    hiding = [finding for kind, name, _ in macros if (finding := hidden(kind, name))]
     defined = _reported(con.sql(_DEFINED).fetchall(), drawing, (Draws.REPORTS, Draws.UNKNOWN))
     called = _reported([*macros, *con.sql(_PREPARED).fetchall()], drawing, (Draws.REPORTS,))
-    return [*defined, *(finding for finding, sql in called.items() if _reads_stored(sql))]
+    return [*hiding, *defined, *(finding for finding, sql in called.items() if _reads_stored(sql))]
+
+
+def hidden(kind: str, name: str) -> Finding | None:
+    """Return the finding for a macro that DuckDB calls in the place of its own function for a list, a struct or an operator.
+
+    Args:
+        kind: what the object is.
+        name: its name after its schema.
+
+    """
+    if kind != "macro" or not _WRITTEN_AS_CALLS.fullmatch(name.partition(".")[2]):
+        return None
+    return Finding(kind, name, "DuckDB calls it instead of its own function, also in what ldp does", "give it another name")
 
 
 def _reads_stored(sql: str) -> bool:

@@ -12,7 +12,7 @@ from sqlglot import exp
 from ldpsql.sql.drawing import DrawingFunctions, Draws
 from ldpsql.sql.leaks import leaks
 from ldpsql.sql.lineage import Calls, Files, Reader, Relation, Report, Tables, path_of
-from ldpsql.sql.lint import Finding, redrawn
+from ldpsql.sql.lint import Finding, hidden, redrawn
 from ldpsql.sql.recorded import of_file
 from ldpsql.sql.remedies import misused
 from ldpsql.sql.structure import parsed, reads_stored
@@ -230,7 +230,8 @@ def lint_objects(objects: Iterable[Object], tables: Iterable[tuple[tuple[str, ..
         project.tables.define(path, relation)
     redraws = [finding for one in listed if (finding := _redrawn(one, drawing)) is not None]
     used = ((listed[int(path.name)], misused(use)) for path, _, use in project.uses())
-    return [*redraws, *(Finding(one.kind, one.name, finding.problem, finding.remedy) for one, finding in used)]
+    hiding = [finding for one in listed if (finding := hidden(one.kind, one.name)) is not None]
+    return [*hiding, *redraws, *(Finding(one.kind, one.name, finding.problem, finding.remedy) for one, finding in used)]
 
 
 def _redrawn(one: Object, drawing: DrawingFunctions) -> Finding | None:
