@@ -14,10 +14,17 @@ PAGE = Path(__file__).parents[1] / "docs" / "guides" / "orchestrators.md"
 SCRIPTS = {
     tool.lower(): script
     for tool, script in re.findall(
-        r"^## (\w+)\n.*?^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+        r"^## ([\w ]+)\n.*?^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
 }
-MODULES = {"dagster": "dagster", "dlt": "dlt", "ibis": "ibis", "sqlmesh": "sqlmesh", "airflow": "airflow.sdk"}
+MODULES = {
+    "a daily run that retries safely": "duckdb",
+    "dagster": "dagster",
+    "dlt": "dlt",
+    "ibis": "ibis",
+    "sqlmesh": "sqlmesh",
+    "airflow": "airflow.sdk",
+}
 
 
 def test_there_is_a_recipe_for_every_tool_and_it_is_python() -> None:
