@@ -14,6 +14,7 @@ import polars as pl
 
 import ldpsql
 from benchmarks.figures import Figure, at_least, at_most, cpu_clock, in_turns, public_file
+from ldpsql.errors import NotApplicable
 
 ROWS, GROUPS = 5_000_000, 100
 EPSILONS = (0.5, 1, 2, 4)
@@ -71,7 +72,10 @@ def fitted(x: np.ndarray, y: np.ndarray, logistic: bool) -> np.ndarray:
 
 
 def regressions(many: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield a name, and how far each coefficient of each draw is from that of the raw columns, in stated errors."""
+    """Yield a name, and how far each coefficient of each draw is from that of the raw columns, in stated errors.
+
+    It is NaN if the regression was refused.
+    """
     for file, v, y, x in REGRESSIONS:
         path = public_file(file)
         if path is None:
@@ -90,7 +94,11 @@ def regressions(many: int) -> Iterator[tuple[str, np.ndarray]]:
             for _ in range(many):
                 drawn = rows.sample(len(rows), with_replacement=True)
                 drawn = drawn.with_columns(v=ldpsql.perturb(drawn["v"], m))
-                fit = ldpsql.estimate(drawn, m, column="v", question="regression", **options).to_polars()
+                try:
+                    fit = ldpsql.estimate(drawn, m, column="v", question="regression", **options).to_polars()
+                except NotApplicable:  # the corrected score of a logistic regression may have no root
+                    away.append(np.full(len(truth), np.nan))
+                    continue
                 away.append((fit["estimate"].to_numpy() - truth) / fit["std_error"].to_numpy())
             yield f"{y} on {v} and {x}, epsilon {epsilon}", np.array(away)
 
@@ -136,10 +144,14 @@ def draws(frame: pl.DataFrame, epsilon: float, many: int) -> np.ndarray:
 def figures(quick: bool) -> list[Figure]:
     """Return the times, and coverage, bias and errors over all tables and epsilons."""
     out, many = times(ROWS if quick else 10 * ROWS), 3 if quick else 12
-    fits = list(regressions(2 if quick else 17))
-    out += [Figure(f"coverage of coefficients: {name}", float((np.abs(away) <= 1.96).mean()), "share") for name, away in fits]
+    fits: list[np.ndarray] = []
+    for name, away in regressions(2 if quick else 17):
+        known = np.isfinite(away)
+        out.append(Figure(f"refused regressions: {name}", 1 - float(known[:, 0].mean()), "share"))
+        out.append(Figure(f"coverage of coefficients: {name}", float((np.abs(away[known]) <= 1.96).mean()), "share"))
+        fits.append(away[known])
     if fits:
-        inside = np.concatenate([np.abs(away).ravel() <= 1.96 for _, away in fits])
+        inside = np.abs(np.concatenate(fits)) <= 1.96
         out.append(at_least(f"coverage of {len(inside)} coefficients", float(inside.mean()), 0.92, "share"))
         out.append(at_most(f"coverage of {len(inside)} coefficients", float(inside.mean()), 0.98, "share"))
     held, biases, gains = [], [], []
