@@ -11,6 +11,7 @@ from scipy.stats import binom
 
 import ldpsql
 from ldpsql.errors import BudgetExceeded, InvalidDomain, InvalidParameter, LdpError, MissingValue, OutsideDomain, UnknownName
+from tests import seeds
 
 GENERAL = "piecewise(2, 0, 5, step=1)"
 MARKS = [0] * 300 + [1] * 150 + [2] * 40 + [5] * 10
@@ -39,7 +40,7 @@ def test_the_prior_of_the_second_mechanism_is_the_estimate_from_the_first_report
 
 def test_intervals_of_means_hold_although_the_first_reports_chose_the_mechanism() -> None:
     """One in 10^6 such sets of runs has so few intervals that hold, or such errors on average."""
-    runs, rng = 60, np.random.default_rng()
+    runs, rng = 60, seeds.generator(__name__)
     shares = np.array([6, 3, 1, 0, 0, 1]) / 11
     truth, inside, errors = float(shares @ np.arange(6)), 0, []
     for _ in range(runs):

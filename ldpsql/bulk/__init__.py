@@ -10,6 +10,7 @@ A run, from top to bottom:
     sources         files, tables, frames and streams, cut into parts
     columns         perturbed by a mechanism, afresh or permanently, or kept
     charging        the charge of a run, before the first draw
+    phases          reports in two phases: what the first estimates is the prior of the second
     orders          the rows in random order, over buckets of scattered rows, or in that of the source
     databases       tables of PostgreSQL and SQLite, as sources and as sinks
     sinks           files and tables; `staging`, the folder from which files are published by renaming
