@@ -387,7 +387,7 @@ def directory(released: Mapping[str, str] | None = None) -> str:
 
 def descriptors(name: str, example: Mechanism) -> tuple[str, str, str, str, str]:
     """Return a mechanism's name, the authors of its paper, its kind of epsilon, its structure, and the verified figure."""
-    about = f"{sys.modules[type(example).__module__].__doc__}\n\n{type(example).__doc__}"
+    about = f"{inspect.getdoc(type(example))}\n\n{sys.modules[type(example).__module__].__doc__}"
     paper = re.search(r'^(?:Source: )?([A-Z][^".]*?),\s"[^"]*"[^.]*?((?:19|20)\d\d)', about, re.MULTILINE)
     authors = f"{' '.join(paper[1].split())}, {paper[2]}" if paper else "-"
     written = document(example)

@@ -2,9 +2,6 @@
 
 Kairouz, Oh, Viswanath, "Extremal mechanisms for local differential privacy", JMLR 2016: a linear programme finds the channel.
 With an expected loss it needs no list of extreme points: reports with the same best answer can be merged into that value.
-Unbiased: Ghazi, Kamath, Kumar, Leeman, Manurangsi, Varadarajan, Zhang, "Optimal unbiased randomizers for regression with label
-differential privacy", NeurIPS 2023. On metric spaces: Bordenabe, Chatzikokolakis, Palamidessi, "Optimal geo-indistinguishable
-mechanisms for location privacy", CCS 2014.
 """
 
 from collections.abc import Sequence
@@ -124,6 +121,9 @@ class OptimalMean(IntervalMechanism):
     lower bound on that of any unbiased epsilon-LDP channel to these numbers. A report says little about single shares. With
     another version of SciPy the channel may differ in its last digits: use the same on all machines.
 
+    Source: Ghazi, Kamath, Kumar, Leeman, Manurangsi, Varadarajan, Zhang, "Optimal unbiased randomizers for regression with
+    label differential privacy", NeurIPS 2023.
+
     >>> optimal = OptimalMean(epsilon=1, low=0, high=1, bins=2, prior=[9, 1])
     >>> [round(float(bound), 2) for bound in optimal.bounds()]
     [0.23, 0.23]
@@ -193,6 +193,8 @@ class OptimalMetric(MetricMechanism):
     bound on that of any channel with this privacy. The programme has a row for each report and each pair of values with no
     other value between them, so a line may have about 180 values, and a map 36 cells; see `blahut_arimoto` for larger maps. If
     several channels are optimal, another version of SciPy may choose another one: use the same on all machines.
+
+    Source: Bordenabe, Chatzikokolakis, Palamidessi, "Optimal geo-indistinguishable mechanisms for location privacy", CCS 2014.
 
     >>> optimal = OptimalMetric(epsilon=1, domain=[0, 1, 2], prior=[1, 1, 1], columns=3)
     >>> optimal.channel().probabilities().round(3)[0].tolist()
