@@ -114,7 +114,7 @@ def test_every_mechanism_whose_lists_sql_computes_is_compared() -> None:
     own = {name for name, kind in registry().mechanisms.items() if (kind.sql_domain, kind.sql_reports) != (None, PLAIN)}
     computed = {(kind.sql_domain, kind.sql_reports) for name, kind in registry().mechanisms.items() if name in EVERY}
     marked = {form.marker for form in FORMS.values()}
-    for name in own - EVERY.keys() - {"matrix"}:
+    for name in own - EVERY.keys() - {"matrix", "optimal_mean"}:  # of the last one, SQL knows the type of the reports only
         kind = registry().mechanisms[name]
         if issubclass(kind, RowMechanism | JointMechanism):  # SQL has no lists of rows: it asks Python for their types
             continue

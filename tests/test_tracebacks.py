@@ -187,6 +187,7 @@ FAILURES: dict[str, Callable[[Path], object]] = {
     "regression: a value that is not in the domain": lambda _: regression(frame(), KRR, "city", "n"),
     "regression: a stream": lambda _: regression(broken(), KRR, "city", "city"),
     "regression: an outcome that is text": lambda _: regression(frame(), LAPLACE, "n", "city"),
+    "two_phases: values outside of the domain": lambda _: ldpsql.two_phases([CANARY] * 9, KRR, "optimal"),
     "perturb: a series": lambda _: ldpsql.perturb(frame()["city"], KRR),
     "perturb: an array": lambda _: ldpsql.perturb(frame()["n"].to_arrow(), LAPLACE),
     "perturb: mixed types": lambda _: ldpsql.perturb([1, CANARY], KRR),

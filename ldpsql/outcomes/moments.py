@@ -195,11 +195,12 @@ def _lists(column: pa.ChunkedArray) -> tuple[pa.ListArray | None, pa.ListArray |
     """Return the lists of reports and of rows; None for rows if the reports are sums, and for both if there are none.
 
     Raises:
+        BadCounts: if the column is not one of reports and rows.
         InvalidParameter: if the reports are not sums, and have no raw column.
 
     """
     if not pa.types.is_struct(column.type) or column.type.names != ["reports", "rows"]:
-        raise InvalidParameter("these are not reports and their rows", "call the aggregate of a question in ldp")
+        raise BadCounts("these are not reports and their rows", "call the aggregate of a question in ldp")
     reports, rows = struct_parts(plain(column))
     if pa.types.is_map(reports.type):
         raise InvalidParameter("counts have no raw columns", "pass the reports, or ldp.sums(report, outcome)")
