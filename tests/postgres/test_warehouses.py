@@ -113,7 +113,7 @@ def test_a_view_returns_the_inversion_of_ldpsql(engine: str, text: str, weight: 
 @pytest.mark.parametrize(("text", "weight"), [asked for asked in exported.ASKED if asked[1]])
 def test_a_weighted_view_of_postgresql_returns_the_inversion_of_ldpsql(postgres: Any, text: str, weight: str) -> None:
     in_postgres(postgres, exported.reports(text)[0])
-    postgres.raw_sql("ALTER TABLE counted RENAME TO exported").close()
+    postgres.raw_sql("ALTER TABLE counted RENAME TO exported; DROP VIEW IF EXISTS shares").close()
     postgres.raw_sql(exported.view(text, "postgres", weight)).close()
     with postgres.con.cursor() as cursor:
         rows = cursor.execute("SELECT * FROM shares").fetchall()
