@@ -66,14 +66,16 @@ def test_the_first_mechanism_draws_both_phases_if_the_estimate_leaves_nothing_to
     assert both.mechanisms["second"] == both.mechanisms["first"]
 
 
-def test_each_phase_is_charged_for_its_own_people(tmp_path: Path) -> None:
-    ledger = ldpsql.Ledger.open(tmp_path / "people.ledger", ldpsql.Policy(epsilon_budget=2))
+def test_both_phases_are_charged_to_the_rows_that_are_named(tmp_path: Path) -> None:
+    ledger = ldpsql.Ledger.open(tmp_path / "people.ledger", ldpsql.Policy(epsilon_budget=4))
     phases(charge=ldpsql.Charge(ledger, "marks"), estimator="ems")
     assert [(entry["part"], entry["mechanism"][:7]) for entry in ledger.history()] == [
-        ("first phase", "piecewi"), ("second phase", "optimal")
+        ("", "piecewi"), ("", "optimal")
     ]  # fmt: skip
     with pytest.raises(BudgetExceeded):
         phases(charge=ldpsql.Charge(ledger, "marks"), estimator="ems")
+    with pytest.raises(BudgetExceeded):
+        ldpsql.perturb(["a"] * 9, "krr(0.1, ['a', 'b'])", charge=ldpsql.Charge(ledger, "marks"))
 
 
 @pytest.mark.parametrize(

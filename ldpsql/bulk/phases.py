@@ -7,14 +7,14 @@ depend on the first reports, since nobody reports twice, and estimates from both
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.bulk.charging import Charge, Charged, charge_of
+from ldpsql.bulk.charging import Charged, charge_of
 from ldpsql.bulk.columns import Projection
 from ldpsql.bulk.frames import estimate
 from ldpsql.bulk.run import perturb
@@ -95,7 +95,8 @@ def two_phases(
             the estimate as its prior. If every value would then give the same report, the first mechanism draws both phases.
         share: the share of the people in the first phase, drawn at random.
         estimator: the estimator of the first phase, such as ``ems`` for numbers; `ibu` by default.
-        charge: the ledger that is charged for both phases, each for its own people, as in `perturb`.
+        charge: the ledger that is charged, as in `perturb`. If rows are its people, each row pays for both phases: a ledger
+            does not know which rows report in which.
         **options: further parameters of the second mechanism, such as ``loss`` of ``optimal``.
 
     Raises:
@@ -115,9 +116,9 @@ def two_phases(
     charged = charge_of(charge)
     order = np.argsort(random_words(len(values)))
     people = {FIRST: values.take(pa.array(order[:size])), SECOND: values.take(pa.array(order[size:]))}
-    drawn = {FIRST: perturb(people[FIRST], general, charge=_part(charged, FIRST))}
+    drawn = {FIRST: perturb(people[FIRST], general, charge=charged)}
     mechanisms = {FIRST: general, SECOND: _made_for(estimate(drawn[FIRST], general, estimator), following) or general}
-    drawn[SECOND] = perturb(people[SECOND], mechanisms[SECOND], charge=_part(charged, SECOND))
+    drawn[SECOND] = perturb(people[SECOND], mechanisms[SECOND], charge=charged)
     levels = pa.array(np.repeat(list(drawn), [len(reports) for reports in drawn.values()]))
     reports = pa.StructArray.from_arrays([levels, pa.concat_arrays(drawn.values())], ["level", "report"])
     return TwoPhases(reports.take(pa.array(np.argsort(random_words(len(values))))), mechanisms)
@@ -147,10 +148,6 @@ def _check(general: Mechanism, following: Mechanism, values: pa.Array, size: int
         raise InvalidParameter("each phase needs at least two people", "collect from more people, or take another share")
     projection = Projection.of({"": general}, ())
     projection.check(pa.record_batch([values], projection.columns))
-
-
-def _part(charge: Charge | None, level: str) -> Charge | None:
-    return None if charge is None else replace(charge, part=f"{charge.part} {level} phase".lstrip())
 
 
 def _made_for(estimated: Estimate, following: Mechanism) -> Mechanism | None:

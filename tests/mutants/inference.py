@@ -451,10 +451,10 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/bulk/phases.py",
-        "charge=_part(charged, SECOND)",
-        "charge=None",
+        "mechanisms[SECOND], charge=charged",
+        "mechanisms[SECOND], charge=None",
         "the people of the second phase are not charged",
-        "tests/test_two_phases.py::test_each_phase_is_charged_for_its_own_people",
+        "tests/test_two_phases.py::test_both_phases_are_charged_to_the_rows_that_are_named",
     ),
     Mutant(
         "plugins/mechanisms/optimal.py",
