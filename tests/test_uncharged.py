@@ -210,6 +210,18 @@ def test_no_rows_cost_nothing(ledger: Ledger, by_user: Ledger) -> None:
     assert spent(ledger) == spent(by_user) == []
 
 
+def test_a_run_of_nobody_costs_nothing_and_may_be_repeated_before_and_after_others(by_user: Ledger, tmp_path: Path) -> None:
+    con, charge = duckdb.connect(), Charge(by_user, "people", user="id")
+    for people, rows in ((PEOPLE.clear(), 0), (PEOPLE.clear(), 0), (PEOPLE, 3), (PEOPLE.clear(), 3)):
+        ldpsql.perturb_table(con, people, "reports", COLUMNS, append=True, resume=True, charge=charge)
+        assert con.execute("SELECT count(*) FROM reports").fetchall() == [(rows,)]
+    ldpsql.perturb_copy(con, PEOPLE.clear(), tmp_path / "reports.parquet", COLUMNS, charge=charge)
+    assert pl.read_parquet(tmp_path / "reports.parquet").is_empty()
+    assert spent(by_user) == ["2"]
+    with pytest.raises(WrongType):
+        ldpsql.perturb_table(con, pl.DataFrame(schema={"id": pl.Int64, "city": pl.Float64}), "other", COLUMNS, charge=charge)
+
+
 def test_a_column_alone_cannot_be_charged_by_user(by_user: Ledger) -> None:
     with pytest.raises(InvalidParameter, match="a single column has no user ids"):
         ldpsql.perturb(PEOPLE["city"], CITY, charge=Charge(by_user, "people", user="id"))

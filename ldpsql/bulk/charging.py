@@ -138,7 +138,7 @@ class Bill:
         self._tokens = tokens or partial(written_tokens, con)
 
     def pay(self, *, again: bool, resume: bool, shuffled: bool) -> str:
-        """Charge for the run, and return its token, an empty string without a ledger.
+        """Charge for the run, and return its token, an empty string without a ledger or people.
 
         All values are checked before, unless the source can be read only once; those of permanent reports are looked up.
 
@@ -161,6 +161,8 @@ class Bill:
         meter = Meter(None, None)
         for part in () if source.once else source.parts:
             meter.watch(partial(self._check_values, meter, part))
+        if self._is_of_nobody:
+            return ""
         users = source.users.pop() if source.users else None
         options: dict[str, Any] = {"users": users, "part": charge.part, "again": again, "resume": resume, "shuffled": central}
         release = charge.ledger.charge(self._whose(charge), projection.uncertified, self._destination, **options)
@@ -209,7 +211,7 @@ class Bill:
         Permanent reports are written again at no cost.
         """
         charge, tokens, source = self._charge, self._tokens(), self._source
-        if charge is None or not tokens or self._projection.permanent is not None:
+        if charge is None or not tokens or self._projection.permanent is not None or self._is_of_nobody:
             return ""
         options: dict[str, Any] = {"users": source.users[0] if source.users else None, "part": charge.part}
         columns = self._projection.uncertified
@@ -219,16 +221,21 @@ class Bill:
     def is_published(self, token: str) -> bool:
         """Return whether the ledger records the run that is resumed as published.
 
-        Permanent reports of no rows have no release; whether the unfinished run had a ledger is a part of its task.
+        A run of nobody has no release; whether an unfinished run of permanent reports had a ledger is a part of its task.
 
         Raises:
             UnfinishedRun: if that run used a ledger and this one does not, or the reverse.
 
         """
         charge = self._charge
-        if self._projection.permanent is None and bool(token) != (charge is not None):
+        if self._projection.permanent is None and not self._is_of_nobody and bool(token) != (charge is not None):
             raise UnfinishedRun("the unfinished run used another ledger, or none", "resume it as it was begun")
         return charge is not None and token != "" and all(charge.ledger.release_of(one).stored for one in token.split())
+
+    @property
+    def _is_of_nobody(self) -> bool:
+        """Whether the run charges by user, and has no rows: there is nothing to charge."""
+        return bool(self._source.users) and not len(self._source.users[0])
 
     def drawn(self, token: str, *, once: bool = False) -> None:
         """Record that others may see the reports from now on; see `Ledger.drawn`."""

@@ -212,7 +212,8 @@ def witnessed(source: Source, user: str | None, keep: Collection[str]) -> Source
     source.check([user])
     source = readable_twice(source)
     pairs = [_with_users(part, user, keep) for part in source.parts]
-    users = pa.chunked_array([chunk for _, ids in pairs for chunk in ids.chunks])
+    kind = pairs[0][1].type  # of ids that may be none
+    users = pa.chunked_array([chunk for _, ids in pairs for chunk in ids.chunks], type=kind)
     return replace(source, parts=[part for part, _ in pairs], users=[users])
 
 
