@@ -22,7 +22,7 @@ BENCH_STAMP := $(BENCH)/.installed
 SITE := .venv-site
 SITE_STAMP := $(SITE)/.installed
 
-.PHONY: sanitize test-python demo papers mutants bench-check test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres environments lint format bench docs site release-check clean
+.PHONY: sanitize test-python demo papers mutants bench-check test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres postgresql environments lint format bench docs site release-check clean
 
 # Modules are compiled when they are imported: most of a package never is. An editable installation compiles the kernels in C.
 INSTALLED := pyproject.toml constraints.txt
@@ -64,7 +64,7 @@ $(DBT_STAMP): $(INSTALLED) constraints-dbt.txt | $(STAMP)
 	$(call beside,$(DBT),--no-deps --requirement constraints-dbt.txt --editable .)
 	touch $(DBT_STAMP)
 
-test-dbt: $(DBT_STAMP)  ## build examples/dbt with real dbt-core and dbt-duckdb, which have an environment of their own
+test-dbt: $(DBT_STAMP) postgresql  ## build examples/dbt with real dbt-core, dbt-duckdb and dbt-postgres, which have an environment of their own
 	$(DBT)/bin/python -m pytest tests/test_dbt.py
 
 test-browser: $(STAMP) site  ## look at the pages and the site in a real browser: Debian's chromium
@@ -160,8 +160,10 @@ $(WAREHOUSES_STAMP): $(INSTALLED) | $(STAMP)
 
 environments: $(DBT_STAMP) $(LOWEST_STAMP) $(SPARK_STAMP) $(SITE_STAMP) $(WAREHOUSES_STAMP)
 
-test-postgres: $(WAREHOUSES_STAMP)  ## PostgreSQL, ClickHouse and DataFusion: installs Debian's PostgreSQL where there is none
+postgresql:  # Debian's, where there is none
 	command -v psql >/dev/null || { apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || true
+
+test-postgres: $(WAREHOUSES_STAMP) postgresql  ## PostgreSQL, ClickHouse and DataFusion
 	$(WAREHOUSES)/bin/python -m pytest tests/postgres
 
 clean:

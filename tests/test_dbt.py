@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -15,10 +17,12 @@ from pkgutil import walk_packages
 from typing import Any, NamedTuple
 
 import duckdb
+import numpy as np
 import pytest
 
 from ldpsql import Key
 from ldpsql.ledger import Ledger
+from tests.postgres.servers import PATH, call, running
 
 pytest.importorskip("dbt.adapters.duckdb", reason="dbt has an environment of its own: make test-dbt")
 
@@ -27,7 +31,8 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "dbt"
 FORKS = multiprocessing.get_context("forkserver")
 ROOMS = {room: import_module(room).__path__ for room in ("ldpsql.plugins", "ldpsql.udfs")}
 PLUGINS = [found.name for room, path in ROOMS.items() for found in walk_packages(path, f"{room}.")]
-FORKS.set_forkserver_preload([__name__, "dbt.cli.main", "dbt.adapters.duckdb.impl", "pandas", "ldpsql.dbt", *PLUGINS])
+ADAPTERS = ("dbt.adapters.duckdb.impl", "dbt.adapters.postgres.impl")
+FORKS.set_forkserver_preload([__name__, "dbt.cli.main", *ADAPTERS, "pandas", "ldpsql.dbt", *PLUGINS])
 
 
 class Run(NamedTuple):
@@ -455,3 +460,67 @@ def test_a_model_that_draws_new_reports_of_a_table_of_permanent_ones_is_refused(
     built = dbt(project, "run", "--select", "daily")
     assert built.returncode == 0, built.stdout
     assert rows(project, "SELECT count(*) FROM daily") == [(2000,)]
+
+
+WAREHOUSES = (EXAMPLE.parents[1] / "docs" / "guides" / "dbt-warehouses.md").read_text(encoding="utf-8")
+
+
+def in_a_warehouse(path: Path, server: str) -> list[str]:
+    """Make the project of the page about other warehouses, with a second target of DuckDB, and return the page's commands."""
+    for name in ("dbt_project.yml", "ldpsql.toml", "seeds/people.csv", "models/new_people.sql"):
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        text = (EXAMPLE / name).read_text(encoding="utf-8").replace("materialized='view'", "materialized='table'")
+        (path / name).write_text(text, encoding="utf-8")
+    for name, text in re.findall(r"^```\w+\n(?:#|--) (\S+)\n(.*?)^```", WAREHOUSES, re.DOTALL | re.MULTILINE):
+        (path / name).write_text(text.replace("{{ env_var('PGHOST') }}", server), encoding="utf-8")
+    with (path / "profiles.yml").open("a", encoding="utf-8") as profile:
+        profile.write("    dev: {type: duckdb, path: people.duckdb, schema: analytics}\n")
+    (path / "macros").mkdir()
+    commands = "".join(re.findall(r"^```text\n(.*?)^```", WAREHOUSES, re.DOTALL | re.MULTILINE)).splitlines()
+    address = f"postgresql:///shop?host={server}&user=test"
+    return [command.replace("postgresql://host/shop", address) for command in commands]
+
+
+@pytest.mark.timeout(1200)  # many builds
+def test_the_project_for_postgresql_builds_as_printed_and_its_macro_returns_the_same_in_duckdb(tmp_path: Path) -> None:
+    if shutil.which("initdb", path=PATH) is None:
+        pytest.skip("there is no PostgreSQL")
+    with running() as server:
+
+        def query(text: str, database: str = "shop") -> list[list[str]]:
+            lines = call("psql", "-h", server, "-U", "test", "-d", database, "-At", "-F", "\t", "-c", text).splitlines()
+            return [line.split("\t") for line in lines]
+
+        def run(command: str) -> None:
+            program, *arguments = shlex.split(command.replace("--profiles-dir .", ""))
+            if program == "dbt":
+                built = dbt(tmp_path, *arguments)
+                assert built.returncode == 0, built.stdout
+            else:
+                subprocess.run([sys.executable, "-m", program, *arguments], cwd=tmp_path, check=True, timeout=300)
+
+        query("CREATE DATABASE shop", "postgres")
+        export, choose, perturb, estimate = in_a_warehouse(tmp_path, server)
+        for command in (export, choose, perturb, estimate):
+            run(command)
+        first = query("SELECT * FROM analytics.reports ORDER BY person_id")
+        assert len(first) == 2000
+        add_people(tmp_path, range(2001, 2101))
+        for command in (choose, perturb):  # the next day
+            run(command)
+        again = query("SELECT * FROM analytics.reports ORDER BY person_id")
+        assert again[:2000] == first  # 2,000 reports of 4 values: by chance never
+        assert len(again) == 2100
+        history = Ledger.open(tmp_path / "people.ledger").history()
+        assert [(entry["users"], entry["state"]) for entry in history] == [(2000, "published"), (100, "published")]
+        shares = query("SELECT * FROM analytics.shares")
+
+    with duckdb.connect(str(tmp_path / "people.duckdb")) as con:
+        con.execute("CREATE SCHEMA analytics; CREATE TABLE analytics.reports (person_id INTEGER, region VARCHAR, city VARCHAR)")
+        con.executemany("INSERT INTO analytics.reports VALUES (?, ?, ?)", first)
+    run("dbt run --select shares --target dev")
+    own = rows(tmp_path, "FROM analytics.shares")
+    assert [row[:2] for row in own] == [tuple(row[:2]) for row in shares]
+    numbers = [[*map(float, row[2:])] for row in (*own, *shares)]
+    assert len(own) == 8
+    np.testing.assert_allclose(numbers[:8], numbers[8:], rtol=0, atol=1e-12)

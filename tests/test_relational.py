@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+import jinja2
 import numpy as np
 import pytest
 import sqlglot
 from duckdb import DuckDBPyConnection
+from sqlglot import exp
 from typer.testing import CliRunner
 
 import ldpsql
@@ -154,6 +156,31 @@ def test_the_command_writes_a_view(tmp_path: Path) -> None:
         con.execute("CREATE TABLE r AS SELECT 1 AS region, 'Lima' AS city FROM range(10)")
         con.execute(file.read_text(encoding="utf-8"))
         assert con.execute("SELECT count(*) FROM shares").fetchall() == [(4,)]
+
+
+def test_a_macro_of_dbt_is_the_query_of_its_argument_whatever_the_values() -> None:
+    text = "krr(1, ['{{ reports }}', '{% endmacro %}', '{# ldp', 'reports'])"
+    dialects = ("duckdb", "postgres", "bigquery")
+    options = [word for dialect in dialects for word in ("--dialect", dialect)]
+    macro = printed("export-sql", "-m", text, "-c", "city", "--by", "{{", "--macro", "shares", "--table", "given", *options)
+    template = jinja2.Environment().from_string(macro)
+    for dialect in dialects:
+        called = getattr(template.module, f"{dialect}__shares")(exp.to_identifier("raw", quoted=True).sql(dialect))
+        assert called.strip() + ";" == query(text, "raw", "city", by=("{{",), dialect=dialect).strip()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--dialect", "duckdb", "--dialect", "postgres"),
+        ("--macro", "city shares"),
+        ("--macro", "shares", "--table", "lake.reports"),
+        ("--macro", "shares", "--name", "view"),
+    ],
+)
+def test_what_is_no_macro_is_refused(options: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidParameter, match="macro"):
+        printed("export-sql", "-m", CITIES, *options)
 
 
 def test_a_query_never_overwrites_a_database(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -99,17 +101,19 @@ def export_client(
 def export_sql(
     mechanism: MechanismOption,
     dialect: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            help="Which SQL to write: duckdb, postgres, sqlite, datafusion, clickhouse, snowflake, bigquery, trino or spark."
+            help="Which SQL to write: duckdb (the default), postgres, sqlite, datafusion, clickhouse, snowflake, bigquery, "
+            "trino or spark; for a macro, repeat it."
         ),
-    ] = "duckdb",
-    table: Annotated[str, typer.Option(help="The table of reports.")] = "reports",
+    ] = None,
+    table: Annotated[str, typer.Option(help="The table of reports, or the argument of a macro.")] = "reports",
     column: Annotated[str, typer.Option("--column", "-c", help="The column of reports.")] = "report",
     counts: Annotated[str, typer.Option(help="The column of the number of each report, if the table has counts.")] = "",
     weight: Annotated[str, typer.Option(help="The column of the weights of the rows, if they have any.")] = "",
     by: ByOption = None,
     name: Annotated[str, typer.Option(help="The name of a view; by default a query is written.")] = "",
+    macro: Annotated[str, typer.Option(help="The name of a macro of dbt, for adapters of these dialects.")] = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A .sql file; by default stdout.", callback=in_a_folder)
     ] = None,
@@ -118,18 +122,42 @@ def export_sql(
 
     It returns a row for each value: the inversion with errors, and for k-RR the maximum of the likelihood as well. It is for
     k-RR, unary encodings, subset selection, hashes with orthogonal seeds, and channels of up to 16,384 probabilities. Nothing
-    that perturbs is exported. Ibis compiles the query: pip install 'ldpsql[ibis]'.
+    that perturbs is exported. Ibis compiles the query: pip install 'ldpsql[ibis]'. With --macro, the query is a macro of dbt.
 
     Example: ldpsql export-sql --mechanism city --dialect postgres --table reports --column city --by region
     """
     from ldpsql.bulk.views import ReportTable, query
-    from ldpsql.errors import DestinationRefused
+    from ldpsql.errors import DestinationRefused, InvalidParameter
 
-    source = ReportTable(table, column, counts, weight, tuple(by or ()))
-    text = query(mechanism_from(mechanism), source, dialect, name)
+    dialects, made = dialect or ["duckdb"], mechanism_from(mechanism)
+    if not macro and len(dialects) > 1:
+        raise InvalidParameter("a query has one dialect", "give one --dialect, or write a macro of dbt: --macro city_shares")
+    if macro and not (_JINJA_NAME.fullmatch(macro) and _JINJA_NAME.fullmatch(table) and not name):
+        raise InvalidParameter(
+            "a macro and its argument, --table, have names of letters, digits and underscores, and it makes no view",
+            "--macro city_shares --table reports, without --name",
+        )
+    place = f"ldp_{token_hex(8)}" if macro else table  # in no other text of a query
+    source = ReportTable(place, column, counts, weight, tuple(by or ()))
+    queries = {one: query(made, source, one, name) for one in dialects}
+    text = _macro(macro, table, place, queries) if macro else queries[dialects[0]]
     if output is not None and output.suffix != ".sql":  # a database would be overwritten
         raise DestinationRefused("the name of the file must end in .sql", "run it in the database that holds the reports")
-    write_text(text, output, f"Wrote a query for {dialect} to {output}")
+    write_text(text, output, f"Wrote a {'macro' if macro else 'query'} for {', '.join(dialects)} to {output}")
+
+
+_JINJA_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def _macro(name: str, argument: str, place: str, queries: Mapping[str, str]) -> str:
+    """Return a macro of dbt that returns the query of its adapter, whose table, ``place``, is the argument."""
+    dispatched = f"{{{{ return(adapter.dispatch('{name}')({argument})) }}}}"
+    macros = [f"{{% macro {name}({argument}) %}}{dispatched}{{% endmacro %}}"]
+    for dialect, text in queries.items():
+        escaped = text.rstrip().rstrip(";").replace("{", "{{ '{' }}")  # Jinja reads no value
+        body = re.sub(rf"[\"`]{place}[\"`]", f"{{{{ {argument} }}}}", escaped)
+        macros.append(f"{{% macro {dialect}__{name}({argument}) %}}\n{body}\n{{% endmacro %}}")
+    return "\n\n".join(macros) + "\n"
 
 
 def export_database(
