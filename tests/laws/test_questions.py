@@ -94,7 +94,7 @@ def shown(answer: Any) -> list[float]:
     return flat([one if fine else one._replace(**unknown) for one, fine in zip(each, known, strict=True)])
 
 
-@pytest.fixture(scope="module", params=MECHANISMS)
+@pytest.fixture(scope="module")
 def drawn(request: pytest.FixtureRequest) -> Iterator[tuple[str, Mechanism, DuckDBPyConnection]]:
     m = registry().mechanism(MECHANISMS[request.param])
     with instances.connection() as con:
@@ -105,14 +105,24 @@ def drawn(request: pytest.FixtureRequest) -> Iterator[tuple[str, Mechanism, Duck
         yield request.param, m, con
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_every_question_has_one_answer(drawn: tuple[str, Mechanism, DuckDBPyConnection], question: str) -> None:
-    name, m, con = drawn
+# Each question meets two mechanisms in turn, the second with a condition.
+PAIRED = [
+    (name, question, given)
+    for number, name in enumerate(MECHANISMS)
+    for turn, question in enumerate(QUESTIONS)
+    for given in ("all", "where a condition holds")
+    if number == (turn + (given != "all")) % len(MECHANISMS)
+]
+
+
+@pytest.mark.parametrize(("drawn", "question", "given"), PAIRED, indirect=["drawn"])
+def test_every_question_has_one_answer(
+    drawn: tuple[str, Mechanism, DuckDBPyConnection], question: str, given: str
+) -> None:
+    _, m, con = drawn
     arguments = ARGUMENTS.get(question, {})
-    # In turn, so that every question and every mechanism meets both; `given` of a margin names columns.
-    turn = [*QUESTIONS].index(question) + [*MECHANISMS].index(name)
-    if turn % 2 and question != "margin" and "given" in registry().questions[question].parameters():
-        arguments = WHERE | arguments
+    if question != "margin" and "given" in registry().questions[question].parameters():  # that of a margin names columns
+        arguments = GIVEN[given] | arguments
     levels = {"a": m, "b": m}
     sources: dict[str, tuple[Mechanism | dict[str, Mechanism], str]] = {
         "x": (m, "m()"),
@@ -227,20 +237,21 @@ def raw(question: str) -> str:
     return f", outcome := {columns['outcome']}" + ", regressors := {age: age, hours: hours}" * (len(columns) > 1)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(
-    ("question", "options"),
-    [("outcome", {"measure": "variance"}), ("outcome", {"versus": 2, "intervals": "simultaneous"}),
-     ("outcome", {"estimator": "inv"}),
-     ("regression", {"numbers": True}), ("regression", {"numbers": True, "interactions": True}),
-     ("regression", {"family": "logistic", "numbers": True})],
+    ("mechanism", "question", "options"),
+    [("k-RR", "outcome", {"measure": "variance"}),
+     ("hashes", "outcome", {"versus": 2, "intervals": "simultaneous"}),
+     ("sets", "outcome", {"estimator": "inv"}),
+     ("bins", "outcome", {}),
+     ("numbers with noise", "regression", {"numbers": True}),
+     ("bins", "regression", {"numbers": True, "interactions": True}),
+     ("sets", "regression", {"family": "logistic", "numbers": True})],
 )  # fmt: skip
 def test_a_question_about_raw_columns_has_one_answer(
     con: DuckDBPyConnection, mechanism: str, question: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
     """In SQL under GROUP BY, from sums, as a table function, in Python and in commands; with weights and for each group."""
     text, by_rows = MECHANISMS[mechanism], options.get("family") == "logistic"
-    options = {name: one for name, one in options.items() if name != "versus" or mechanism != "bins"}  # 2 is not a bin
     con.execute(f"CREATE MACRO m() AS ldp.{text.replace('=', ' := ')}")
     outcome = "(hash(i) + i % 5) % 3 > 1" if by_rows else "hash(i) % 6 + i % 7"
     con.execute(f"""CREATE TABLE r AS SELECT ldp.perturb({VALUES}, m()) AS x, ({outcome})::DOUBLE AS y, (i % 11)::DOUBLE AS age,
