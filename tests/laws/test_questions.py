@@ -116,9 +116,7 @@ PAIRED = [
 
 
 @pytest.mark.parametrize(("drawn", "question", "given"), PAIRED, indirect=["drawn"])
-def test_every_question_has_one_answer(
-    drawn: tuple[str, Mechanism, DuckDBPyConnection], question: str, given: str
-) -> None:
+def test_every_question_has_one_answer(drawn: tuple[str, Mechanism, DuckDBPyConnection], question: str, given: str) -> None:
     _, m, con = drawn
     arguments = ARGUMENTS.get(question, {})
     if question != "margin" and "given" in registry().questions[question].parameters():  # that of a margin names columns
