@@ -14,7 +14,7 @@ import pytest
 import ldpsql
 from ldpsql.bulk import backends
 from ldpsql.errors import BadCounts, FetchedReports, OtherMechanism, SourceRefused, UnknownName
-from tests.warehouses import CITY, answers, differences, flat_reports, reports
+from tests.warehouses import CITY, answers, differences, flat_reports, repeated_differences, reports
 
 
 def in_duckdb(table: pa.Table) -> Any:
@@ -50,18 +50,48 @@ def _in_sqlite(value: Any) -> Any:
         pytest.param(lambda: in_sqlite(flat_reports()), id="sqlite"),
     ],
 )
-def test_ten_questions_have_the_answers_of_duckdb(table: Callable[[], Any]) -> None:
-    assert max(differences(table())) <= 1e-12
+def test_all_questions_have_the_answers_of_duckdb(table: Callable[[], Any]) -> None:
+    made = table()
+    assert max(differences(made)) <= 1e-12
+    assert max(differences(made, "FURTHER")) <= 1e-12
 
 
-def test_each_question_is_one_query_that_returns_counts() -> None:
+@pytest.mark.parametrize("make", [in_duckdb, in_polars])
+def test_reports_of_a_person_are_a_list_that_the_engine_makes(make: Callable[[pa.Table], Any]) -> None:
+    assert list(repeated_differences(make(reports()))) == [0.0]
+
+
+def test_each_question_is_one_query_that_returns_counts_or_sums() -> None:
     table = in_sqlite(flat_reports())
     statements: list[str] = []
     table.get_backend().con.set_trace_callback(statements.append)
     list(differences(table))
+    list(differences(table, "FURTHER"))
     selects = [text for text in statements if text.startswith("SELECT")]
-    assert len(selects) == len(answers())
-    assert all("GROUP BY" in text for text in selects)
+    assert len(selects) == len(answers()) + len(answers("FURTHER"))
+    assert sum("GROUP BY" not in text for text in selects) == 1  # a logistic regression needs the rows
+
+
+def test_rows_that_no_sums_replace_come_with_a_warning_or_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {"column": "city", "question": "regression", "outcome": "smoker", "family": "logistic"}
+    monkeypatch.setattr(backends, "_MANY", 3000)
+    with pytest.warns(FetchedReports, match="3,003 rows"):
+        ldpsql.estimate(in_duckdb(reports()), CITY, **asked)
+    monkeypatch.setattr(backends, "MOST_CELLS", 3000)
+    with pytest.raises(SourceRefused, match="more than 3,000 rows"):
+        ldpsql.estimate(in_duckdb(reports()), CITY, **asked)
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong"), [(in_duckdb, "text"), (in_duckdb, float("nan")), (in_sqlite, "text"), (in_sqlite, float("inf"))]
+)
+def test_a_raw_column_or_a_weight_of_other_things_than_numbers_is_refused(make: Callable[[pa.Table], Any], wrong: Any) -> None:
+    odd = pa.array([1.0, wrong]) if isinstance(wrong, float) else pa.array(["1", "secret"])
+    table = make(pa.table({"x": ["a", "b"], "odd": odd, "y": [1.0, 2.0]}))
+    for asked in ({"outcome": "odd"}, {"outcome": "y", "weight": "odd"}):
+        with pytest.raises(BadCounts, match="not finite") as refused:
+            ldpsql.estimate(table, "krr(1, ['a', 'b'])", column="x", question="outcome", **asked)
+        assert "secret" not in str(refused.value)
 
 
 def test_conditions_joins_and_computed_keys_are_expressions_of_ibis() -> None:
@@ -95,6 +125,14 @@ def test_levels_rows_lists_and_pairs_are_counted_alike(make: Callable[[pa.Table]
     assert (
         ldpsql.estimate(made, row, column=["x", "y"]).estimate.tolist()
         == ldpsql.estimate(table, row, column=["x", "y"]).estimate.tolist()
+    )
+    by_frame = ldpsql.estimate(table, LEVELS, column="leveled", by="y").to_arrow()
+    assert ldpsql.estimate(made, LEVELS, column="leveled", by="y").to_arrow().equals(by_frame)
+    hashed = "olh(1, ['a', 'b'])"
+    lists = pa.table({"z": [[{"seed": 0, "y": i // 2 % 2}] * (1 + i % 2) for i in range(40)]})
+    assert (
+        ldpsql.estimate(make(lists), hashed, column="z").estimate.tolist()
+        == ldpsql.estimate(lists["z"], hashed).estimate.tolist()
     )
     several = ldpsql.estimate(made, "krr(1, ['a', 'b'])", column="several")
     assert several.estimate.tolist() == ldpsql.estimate(table["several"], "krr(1, ['a', 'b'])").estimate.tolist()

@@ -6,7 +6,9 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import reduce
 from itertools import islice
+from operator import and_, mul
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -23,6 +25,7 @@ from ldpsql.inference.counts import SUMS, bad_weights
 from ldpsql.inference.mixed import Mixed
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.foreign import read_foreign
+from ldpsql.outcomes import moments
 from ldpsql.registry.agreement import KEY, NONE, Fingerprints, of_text
 from ldpsql.reports import PairReports, type_of
 
@@ -33,6 +36,8 @@ N = "ldp n"  # the column of the numbers of rows, or of the sums of their weight
 MOST_CELLS = 20_000_000  # combinations of groups and reports that are fetched
 _MANY = 100_000  # combinations from which on a warning follows if they are at least half of the rows
 _ROWS_AT_ONCE = 1 << 16
+_DEGREES = ((1, 2), (2, 4))  # of the sums of raw columns: the power of the weight, and how many factors a product has
+_SUM = "s{}_{}"
 PART = "c{}"  # the columns of the query: in some engines, names do not differ by their case
 
 
@@ -91,6 +96,7 @@ def counted_there(
     *,
     keys: Sequence[str] = (),
     weight: str | None = None,
+    raw: Sequence[str] = (),
     records: Mapping[str, Fingerprints | None] | None = None,
 ) -> pa.Table:
     """Return the distinct reports of each group, and how many rows have them, from one query of the backend of a table.
@@ -102,10 +108,12 @@ def counted_there(
         drew: the mechanism of the reports, of several columns that of a row; or the mechanism of each level.
         keys: the columns that define groups.
         weight: the column of the weights of the rows, or None.
+        raw: raw columns, the outcome first, whose sums are asked for instead of counts.
         records: the fingerprints of columns, which become the metadata of the result.
 
     Returns:
-        The keys and the reports under their names, and `N`: structs of n, or with weights of n, w and ww.
+        The keys and the reports under their names, and `N`: structs of n, with weights of n, w and ww, and with raw columns of
+        `ldpsql.outcomes.moments.SUMS`.
 
     Raises:
         UnknownName: if there is no such column.
@@ -117,33 +125,65 @@ def counted_there(
 
     """
     forms = _forms(columns, drew)
-    counted, parts = cells(table, {name: kind for name, (kind, _) in forms.items()}, keys=keys, weight=weight)
+    counted, parts = cells(table, {name: kind for name, (kind, _) in forms.items()}, keys=keys, weight=weight, raw=raw)
     with _asking(table):
         fetched = _fetched(counted.limit(MOST_CELLS + 1))
-    if len(fetched) > MOST_CELLS:
-        raise SourceRefused(
-            f"there are more than {MOST_CELLS:,} combinations of groups and reports, too many to be fetched",
-            "group by fewer values, or perturb with a mechanism whose reports are few, such as hadamard_response",
-        )
-    columns_there = (plain(column) for column in fetched.columns)
-    made = {key: next(columns_there) for key in keys}
-    for name, (kind, mechanism) in forms.items():
-        own = iter([None if part is None else next(columns_there) for part in parts[name]])
-        made[name] = _built(own, kind, mechanism)
+    _check_few(len(fetched), "combinations of groups and reports")
+    made = _made(fetched, keys, forms, parts)
     alone = made[columns[0]] if len(columns) == 1 else None  # several columns are a row, of which none need be reported
     there = np.ones(len(fetched), dtype=np.bool_) if alone is None else alone.is_valid().to_numpy(zero_copy_only=False)
     _warn(table, fetched.column("n").filter(pa.array(there)))
-    if weight is None:
+    if raw:
+        of = alone if alone is not None else pa.StructArray.from_arrays([made[name] for name in columns], columns)
+        made[N] = _moments(fetched, of, raw)
+    elif weight is None:
         made[N] = pa.StructArray.from_arrays([plain(fetched.column("n")).cast(pa.uint64())], SUMS[:1])
     else:
         made[N], there = _weights(fetched, there)
-    metadata = {f"{KEY}{name}": "\n".join(sorted(record)) for name, record in (records or {}).items() if record}
-    result = pa.table(made, metadata=metadata)
+    result = pa.table(made, metadata=_metadata(records))
     if alone is None:
         return result.filter(pa.array(there))
     # A group of which nothing is left stays in the answer.
     at = result.column_names.index(columns[0])
     return result.set_column(at, result.field(at), alone.take(pa.array(np.arange(len(there)), mask=~there)))
+
+
+def rows_there(
+    table: Table,
+    columns: Sequence[str],
+    drew: Mechanism | Mixed,
+    *,
+    others: Sequence[str],
+    records: Mapping[str, Fingerprints | None],
+) -> pa.Table:
+    """Return the reports and other columns of all rows, for a question that no sums answer; see `counted_there`.
+
+    Raises:
+        SourceRefused: if the backend cannot return them, or there are more than `MOST_CELLS` rows.
+
+    Warns:
+        FetchedReports: if there are many.
+
+    """
+    forms = _forms(columns, drew)
+    own, parts = _named_parts(table, {name: kind for name, (kind, _) in forms.items()}, others)
+    with _asking(table):
+        fetched = _fetched(table.select(**own).limit(MOST_CELLS + 1))
+    _check_few(len(fetched), "rows")
+    _warn(table, pa.chunked_array([pa.array(np.ones(len(fetched)))]))
+    return pa.table(_made(fetched, others, forms, parts), metadata=_metadata(records))
+
+
+def _check_few(number: int, what: str) -> None:
+    if number > MOST_CELLS:
+        raise SourceRefused(
+            f"there are more than {MOST_CELLS:,} {what}, too many to be fetched",
+            "group by fewer values, or perturb with a mechanism whose reports are few, such as hadamard_response",
+        )
+
+
+def _metadata(records: Mapping[str, Fingerprints | None] | None) -> dict[str, str]:
+    return {f"{KEY}{name}": "\n".join(sorted(record)) for name, record in (records or {}).items() if record}
 
 
 def _fetched(query: Table) -> pa.Table:
@@ -161,7 +201,13 @@ def _fetched(query: Table) -> pa.Table:
 
 
 def cells(
-    table: Table, kinds: Mapping[str, pa.DataType], *, keys: Sequence[str], weight: str | None = None, counts: str | None = None
+    table: Table,
+    kinds: Mapping[str, pa.DataType],
+    *,
+    keys: Sequence[str],
+    weight: str | None = None,
+    counts: str | None = None,
+    raw: Sequence[str] = (),
 ) -> tuple[Table, dict[str, list[Value | None]]]:
     """Return the expression that counts, and the parts of each column of reports from which `_built` makes these.
 
@@ -171,16 +217,26 @@ def cells(
         keys: the columns that define groups.
         weight: the column of the weights of the rows, if they have any.
         counts: the column of the numbers of the reports, if the table has counts of them.
+        raw: raw columns, the outcome first.
 
     Returns:
         A row for each combination: its keys and its parts as `PART`, from 0, and its sums. The parts that are not None.
 
     """
-    check_columns([*keys, *([weight] if weight else [])], table.columns)
+    check_columns([*raw, *([weight] if weight else [])], table.columns)
+    named, parts = _named_parts(table, kinds, keys)
+    sums = _sums_of_rows(table, raw, weight) if raw else _sums(table, weight, counts)
+    return table.group_by(**named).aggregate(**sums), parts
+
+
+def _named_parts(
+    table: Table, kinds: Mapping[str, pa.DataType], others: Sequence[str]
+) -> tuple[dict[str, Value], dict[str, list[Value | None]]]:
+    """Return other columns and then the parts of reports, as `PART`; and these parts of each column of reports."""
+    check_columns(others, table.columns)
     parts = {name: list(_parts(table, name, kind)) for name, kind in kinds.items()}
-    grouped = [table[key] for key in keys] + [part for own in parts.values() for part in own if part is not None]
-    named = {PART.format(place): value for place, value in enumerate(grouped)}
-    return table.group_by(**named).aggregate(**_sums(table, weight, counts)), parts
+    grouped = [table[name] for name in others] + [part for own in parts.values() for part in own if part is not None]
+    return {PART.format(place): value for place, value in enumerate(grouped)}, parts
 
 
 def _forms(columns: Sequence[str], drew: Mechanism | Mixed) -> dict[str, tuple[pa.DataType, Mechanism | None]]:
@@ -217,6 +273,21 @@ def _field(value: Value, name: str) -> Value:
     names = {one.casefold(): one for one in value.type().names}
     check_columns([name.casefold()], list(names), hint_names=False)
     return value[names[name.casefold()]]
+
+
+def _made(
+    fetched: pa.Table,
+    others: Sequence[str],
+    forms: Mapping[str, tuple[pa.DataType, Mechanism | None]],
+    parts: Mapping[str, list[Value | None]],
+) -> dict[str, pa.Array]:
+    """Return the other columns and the reports of fetched rows, by their names."""
+    columns = (plain(column) for column in fetched.columns)
+    made = {name: next(columns) for name in others}
+    for name, (kind, mechanism) in forms.items():
+        own = iter([None if part is None else next(columns) for part in parts[name]])
+        made[name] = _built(own, kind, mechanism) if len(parts[name]) > 1 else _fitted(next(own), kind, mechanism)
+    return made
 
 
 def _built(parts: Iterator[pa.Array | None], kind: pa.DataType, mechanism: Mechanism | None) -> pa.Array:
@@ -258,9 +329,62 @@ def _sums(table: Table, weight: str | None, counts: str | None) -> dict[str, Val
     """Return what is added up over the rows of each combination."""
     if not weight:
         return {"n": table[counts].sum() if counts else table.count()}
-    each = table[weight].cast("float64")
+    each = _number(table, weight)
     wrong = (each >= 0).ifelse(0, 1)  # NULL is wrong, too; NaN and infinity remain in the sums
     return {"n": (each > 0).ifelse(1, 0).sum(), "w": each.sum(), "ww": (each * each).sum(), "wrong": wrong.sum()}
+
+
+def _number(table: Table, name: str) -> Value:
+    """Return a column as doubles, NULL if it holds something else.
+
+    Raises:
+        BadCounts: if its type is not one of numbers.
+
+    """
+    value = table[name]
+    if any(backend.name == "sqlite" for backend in table._find_backends()[0]):
+        # its columns hold values of any type, and it would cast text to 0
+        return value.typeof().isin(["integer", "real"]).ifelse(value.cast("float64"), None)
+    if value.type().is_boolean():
+        return value.ifelse(1.0, (~value).ifelse(0.0, None))
+    if not value.type().is_numeric():
+        raise moments.not_numbers()
+    return value.cast("float64")
+
+
+def _sums_of_rows(table: Table, raw: Sequence[str], weight: str | None) -> dict[str, Value]:
+    """Return what `ldpsql.outcomes.moments.sums_sql` adds up, in Ibis."""
+    moments.check_columns(len(raw))
+    factors, one = [_number(table, name) for name in raw], _number(table, weight) if weight else None
+    used = reduce(and_, (table[name].notnull() for name in raw))
+    fits = reduce(and_, (factor.notnull() for factor in factors))
+    fits = fits if one is None else fits & (one >= 0)
+    sums = {
+        "n": used.ifelse(1, 0).sum(),
+        "refused": used.ifelse(fits.ifelse(0, 1), 0).sum(),  # NULL is wrong, too; NaN and infinity remain in the sums
+        "least": factors[0].min(),
+        "most": factors[0].max(),
+    }
+    for power, degree in _DEGREES:
+        for place, product in enumerate(moments.products(len(raw), degree)):
+            own = [one] * power if one is not None else []
+            each = [*own, *(factors[i - 1] for i in product if i)]
+            total = reduce(mul, each).sum(where=used) if each else sums["n"].cast("float64")
+            sums[_SUM.format(power, place)] = total
+    return sums
+
+
+def _moments(fetched: pa.Table, reports: pa.Array, raw: Sequence[str]) -> pa.Array:
+    """Return the sums of raw columns by report, as `ldpsql.outcomes.moments` reads them."""
+    fields = [reports, *(plain(fetched.column(name)) for name in moments.SUMS[1:5])]
+    fields.append(pa.repeat("\n".join(raw[1:]), len(fetched)))
+    for power, degree in _DEGREES:
+        width = len(moments.products(len(raw), degree))
+        each = [plain(fetched.column(_SUM.format(power, place))).cast(pa.float64()) for place in range(width)]
+        table = np.stack([column.to_numpy(zero_copy_only=False) for column in each], axis=1)
+        ends = np.arange(0, table.size + 1, width, dtype=np.int32)
+        fields.append(pa.ListArray.from_arrays(pa.array(ends), pa.array(table.ravel())))
+    return pa.StructArray.from_arrays(fields, moments.SUMS)
 
 
 def _weights(fetched: pa.Table, there: NDArray[np.bool_]) -> tuple[pa.Array, NDArray[np.bool_]]:

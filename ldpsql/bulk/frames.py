@@ -13,11 +13,11 @@ import polars as pl
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.backends import N, counted_there, is_expression, recorded_in
+from ldpsql.bulk.backends import N, counted_there, is_expression, recorded_in, rows_there
 from ldpsql.bulk.columns import drawn_apart, row_of, row_part
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
-from ldpsql.bulk.queries import Reports, answers, answers_of_counts, raw_columns, shares
+from ldpsql.bulk.queries import Reports, answers, answers_of_counts, answers_of_sums, raw_columns, shares
 from ldpsql.bulk.sources import Column, Frame, batches_of, check_columns, names_of, source_of, sql_of, stream
 from ldpsql.domains.columns import (
     column_of,
@@ -64,6 +64,7 @@ from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, strings_of
 from ldpsql.strings.hitters import heavy_hitters as search_groups
 
 Drew: TypeAlias = Mechanism | str | Mapping[Any, Mechanism | str] | None
+Source: TypeAlias = Mechanism | Mixed | str | None  # what drew reports, or None if they record it
 Data: TypeAlias = "Frame | Column | Counts | os.PathLike[str]"
 
 
@@ -152,31 +153,27 @@ def estimate(
 
     """
     keys, columns = _names(by, "by"), _names(column or (), "column")
+    drew = _mixed(mechanism) if isinstance(mechanism, Mapping) else mechanism
     if is_expression(data):
         asked: dict[str, Any] = {"keys": keys, "weight": weight, "question": question, "arguments": arguments}
-        return _of_expression(data, columns, mechanism, estimator, **asked)
+        return _of_expression(data, columns, drew, estimator, **asked)
     frame = isinstance(data, str | os.PathLike) or is_frame(data)
     if not frame and (columns or keys or weight is not None):
         raise InvalidParameter("one column of reports, or counts, have no names of columns", "pass a frame")
-    if isinstance(mechanism, Mapping):
-        if frame or question is not None:
-            hint = "estimate(column_of_structs, mechanisms).ask('mean')"
-            raise InvalidParameter("mechanisms by level are for a column of reports with levels, without a question", hint)
-        return _of_reports(data, mechanism, estimator)
     if frame:
         others = [*keys, *([] if weight is None else [weight]), *_raw(question, arguments)]
-        columns = columns or _columns(data, mechanism, others)
+        columns = columns or _columns(data, drew, others)
     if keys or question is not None:
-        return _asked(data, columns, mechanism, estimator, keys=keys, weight=weight, question=question, arguments=arguments)
+        return _asked(data, columns, drew, estimator, keys=keys, weight=weight, question=question, arguments=arguments)
     if weight is not None:
-        return _of_weights(data, columns, mechanism, estimator, weight)
-    return _of_frame(data, columns, mechanism, estimator) if columns else _of_reports(data, mechanism, estimator)
+        return _of_weights(data, columns, drew, estimator, weight)
+    return _of_frame(data, columns, drew, estimator) if columns else _of_reports(data, drew, estimator)
 
 
 def _of_expression(
     table: Any,
     columns: list[str],
-    mechanism: Drew,
+    mechanism: Source,
     estimator: Estimator | str | None,
     *,
     keys: list[str],
@@ -184,26 +181,23 @@ def _of_expression(
     question: str | None,
     arguments: dict[str, Any],
 ) -> Estimate | Rows:
-    """Return the estimate from counts, which the backend of a table of Ibis makes."""
-    if _raw(question, arguments):
-        raise InvalidParameter("only counts leave the backend of a table, and no raw columns", "pass table.to_pyarrow()")
-    if isinstance(mechanism, Mapping):
-        if keys or question is not None or len(columns) != 1:
-            hint = "ldpsql.estimate(table, mechanisms, column='report').ask('mean')"
-            raise InvalidParameter("mechanisms by level are for one column, without groups and a question", hint)
-        drew: Any = Mixed(Domain(pa.array(list(mechanism))), tuple(map(registry().mechanism, mechanism.values())))
-        records = {}
-    else:
-        columns = columns or _columns(table, mechanism, [*keys, *([] if weight is None else [weight])])
-        records = {name: recorded_in(table, name) for name in columns}
-        drew, _ = drawn_by_columns(columns, mechanism, records.__getitem__)
-    cells = counted_there(table, columns, drew, keys=keys, weight=weight, records=records)
+    """Return the estimate from counts or sums, which the backend of a table of Ibis makes."""
+    raw, others = _raw(question, arguments), [*keys, *([] if weight is None else [weight])]
+    columns = columns or _columns(table, mechanism, [*others, *raw])
+    records = {name: recorded_in(table, name) for name in columns}
+    drew, _ = drawn_by_columns(columns, mechanism, records.__getitem__)
+    asked: dict[str, Any] = {"keys": keys, "question": question, "arguments": arguments}
+    if raw and not registry().question(question or "").adds_up(arguments):
+        rows = rows_there(table, columns, drew, others=[*others, *raw], records=records)
+        return _asked(rows, columns, drew, estimator, weight=weight, **asked)
+    cells = counted_there(table, columns, drew, keys=keys, weight=weight, raw=raw, records=records)
+    if raw:
+        return _asked(cells, columns, drew, estimator, weight=N, summed=True, **asked)
     if keys or question is not None:
-        return _asked(cells, columns, drew, estimator, keys=keys, weight=N, question=question, arguments=arguments)
+        return _asked(cells, columns, drew, estimator, weight=N, **asked)
     reports, numbers = cells[columns[0]] if len(columns) == 1 else _struct(cells, columns), plain(cells[N])
     counts = Counts.of(plain(reports), numbers if weight else numbers.field("n"))
-    passed = mechanism if isinstance(mechanism, Mapping) else drew
-    return _of_reports(counts, passed, estimator, recorded=bool(records) and all(records.values()))
+    return _of_reports(counts, drew, estimator, recorded=all(records.values()))
 
 
 def _raw(question: str | None, arguments: Mapping[str, Any]) -> list[str]:
@@ -216,7 +210,7 @@ def _names(argument: str | Sequence[str], parameter: str) -> list[str]:
     return [argument] if isinstance(argument, str) else list(names_of(argument, parameter))
 
 
-def _columns(data: Any, mechanism: Mechanism | str | None, keys: list[str]) -> list[str]:
+def _columns(data: Any, mechanism: Source, keys: list[str]) -> list[str]:
     """Return the columns that are not keys, if they can only be those of the reports."""
     if isinstance(data, str | os.PathLike):
         with duckdb.connect() as con:
@@ -226,7 +220,7 @@ def _columns(data: Any, mechanism: Mechanism | str | None, keys: list[str]) -> l
     else:
         names = data.collect_schema().names() if isinstance(data, pl.LazyFrame | pl.DataFrame) else _schema_of(data)
     left = [name for name in names if name not in keys]
-    if len(left) != 1 and not (mechanism is not None and is_table(registry().mechanism(mechanism))):
+    if len(left) != 1 and (mechanism is None or isinstance(mechanism, Mixed) or not is_table(registry().mechanism(mechanism))):
         raise InvalidParameter("the frame has several columns that may hold the reports", "name theirs: column='city'")
     return left
 
@@ -238,16 +232,20 @@ def _schema_of(data: Any) -> list[str]:
 def _asked(
     data: Any,
     columns: list[str],
-    mechanism: Mechanism | str | None,
+    mechanism: Source,
     estimator: Estimator | str | None,
     *,
     keys: list[str],
     weight: str | None,
     question: str | None,
     arguments: dict[str, Any],
+    summed: bool = False,
 ) -> Rows:
-    """Return the answers for each group, from SQL; without columns the data are one column, or counts."""
-    others = [*keys, *([] if weight is None else [weight]), *_raw(question, arguments)]
+    """Return the answers for each group, from SQL; without columns the data are one column, or counts.
+
+    If the raw columns are ``summed``, the column of weights has their sums by report, which stand in place of reports.
+    """
+    others = [*keys, *([] if weight is None else [weight]), *([] if summed else _raw(question, arguments))]
     if question in registry().estimators:  # the shares, by this estimator
         question, estimator, arguments = None, registry().estimator({"estimator": question, **arguments}), {}
     method = None if estimator is None else registry().estimator(estimator)
@@ -260,7 +258,7 @@ def _asked(
         if columns:
             table, drawn_by, _ = _in_sql(con, data, columns, [*columns, *others], mechanism)
         else:
-            drawn_by, table = _mechanism(data, mechanism), text_literal(quoted(_ROWS))
+            drawn_by, table = _drawn_by(data, mechanism), text_literal(quoted(_ROWS))
             columns = ["report"]
             con.register(_ROWS, pa.table([_maps(data) if isinstance(data, Counts) else column_of(data)], columns))
         report = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
@@ -270,6 +268,8 @@ def _asked(
         try:
             if isinstance(data, Counts):
                 query = answers_of_counts(reports, question or SHARES, given)
+            elif summed:
+                query = answers_of_sums(reports._replace(reports=quoted(N)), kind, given, keys)
             else:
                 query = shares(reports, keys) if question is None else answers(reports, kind, given, keys, raw)
             answered = con.sql(query).to_arrow_table()
@@ -284,8 +284,8 @@ def _maps(counts: Counts) -> pa.Array:
 
 
 def _in_sql(
-    con: DuckDBPyConnection, data: Any, columns: list[str], wanted: list[str], mechanism: Mechanism | str | None
-) -> tuple[str, Mechanism, bool]:
+    con: DuckDBPyConnection, data: Any, columns: list[str], wanted: list[str], mechanism: Source
+) -> tuple[str, Mechanism | Mixed, bool]:
     """Return what ``query_table`` takes for columns of a frame or a file, their mechanism, and whether they record it."""
     if isinstance(data, str | os.PathLike):
         path = os.fspath(data)
@@ -303,9 +303,7 @@ def _in_sql(
     return text_literal(quoted(_ROWS)), drawn_by, recorded
 
 
-def _of_weights(
-    data: Any, columns: list[str], mechanism: Mechanism | str | None, estimator: Estimator | str | None, weight: str
-) -> Estimate:
+def _of_weights(data: Any, columns: list[str], mechanism: Source, estimator: Estimator | str | None, weight: str) -> Estimate:
     """Return the estimate from rows with weights, which DuckDB reads."""
     with connect() as con:
         table, drawn_by, recorded = _in_sql(con, data, columns, [*columns, weight], mechanism)
@@ -322,7 +320,7 @@ def _of_weights(
 def _of_frame(
     reports: Frame | str | os.PathLike[str],
     columns: list[str],
-    mechanism: Mechanism | str | None,
+    mechanism: Source,
     estimator: Estimator | str | None,
 ) -> Estimate:
     if isinstance(reports, str | os.PathLike):
@@ -342,11 +340,18 @@ def _of_frame(
 
 
 def drawn_by_columns(
-    columns: list[str], mechanism: Mechanism | str | None, recorded_by: Callable[[str], Fingerprints | None]
-) -> tuple[Mechanism, bool]:
+    columns: list[str], mechanism: Source, recorded_by: Callable[[str], Fingerprints | None]
+) -> tuple[Mechanism | Mixed, bool]:
     """Return the mechanism that drew reports, of several columns that of their row, and whether each column records its own."""
     records = {name: recorded_by(name) for name in columns}
     recorded = all(records.values())
+    if isinstance(mechanism, Mixed):
+        if len(columns) != 1:
+            raise InvalidParameter("mechanisms by level are for one column", "of structs: {level: level, report: city}")
+        for one in mechanism.mechanisms:
+            if isinstance(one, Mechanism):
+                agreed(records[columns[0]], one)
+        return mechanism, recorded
     if len(columns) == 1:
         return agreed(records[columns[0]], mechanism), recorded
     if mechanism is None:
@@ -373,13 +378,13 @@ def _struct(batch: pa.RecordBatch | pa.Table, columns: list[str]) -> pa.Array:
 @one_thread
 def _of_reports(
     reports: Column | Counts,
-    mechanism: Mechanism | str | Mapping[Any, Mechanism | str] | None = None,
+    mechanism: Source = None,
     estimator: Estimator | str | None = None,
     *,
     recorded: bool = False,
 ) -> Estimate:
     kind = reports.reports.type if isinstance(reports, Counts) else column_of(reports).type
-    drawn_by = of_lists(_levels(reports, mechanism) if isinstance(mechanism, Mapping) else _mechanism(reports, mechanism), kind)
+    drawn_by = of_lists(_drawn_by(reports, mechanism), kind)
     if isinstance(drawn_by, KeyValueMechanism):
         raise InvalidParameter("these are reports of sets of pairs", "use ldpsql.key_value")
     estimates = estimate_likelihood(drawn_by, _likelihood(reports, drawn_by), registry().estimator(estimator or IBU))
@@ -388,14 +393,20 @@ def _of_reports(
     return replace(estimates, recorded=recorded or bool(_fingerprints(reports)))[0]
 
 
-def _levels(reports: Column | Counts, mechanisms: Mapping[Any, Mechanism | str]) -> Mixed:
-    """Return the mechanisms of levels, which what the reports record must not contradict."""
-    each = tuple(map(registry().mechanism, mechanisms.values()))
+def _drawn_by(reports: Column | Counts, mechanism: Source) -> Mechanism | Mixed:
+    """Return what drew reports, which what they record must not contradict."""
+    if not isinstance(mechanism, Mixed):
+        return _mechanism(reports, mechanism)
     kind = pa.null() if isinstance(reports, Counts) else type_of_column(reports)
     fields = {field.name: field.type for field in kind} if pa.types.is_struct(kind) else {}
-    for one in each:
-        check_agreement(of_type(fields["report"]) if "report" in fields else _fingerprints(reports), one)
-    return Mixed(Domain(pa.array(list(mechanisms))), each)
+    for one in mechanism.mechanisms:
+        if isinstance(one, Mechanism):
+            check_agreement(of_type(fields["report"]) if "report" in fields else _fingerprints(reports), one)
+    return mechanism
+
+
+def _mixed(mechanisms: Mapping[Any, Mechanism | str]) -> Mixed:
+    return Mixed(Domain(pa.array(list(mechanisms))), tuple(map(registry().mechanism, mechanisms.values())))
 
 
 def _fingerprints(reports: Column | Counts) -> Fingerprints:

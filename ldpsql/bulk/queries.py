@@ -12,8 +12,9 @@ from ldpsql.engine.functions import struct_text
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.question import Question
 from ldpsql.estimators.base import Estimator
+from ldpsql.inference.mixed import Mixed
 from ldpsql.mechanisms.base import Mechanism
-from ldpsql.names import PEOPLE
+from ldpsql.names import KEYS, PEOPLE
 from ldpsql.outcomes.moments import sums_sql
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.sql.named import sql_call
@@ -27,7 +28,7 @@ class Reports(NamedTuple):
     con: DuckDBPyConnection
     table: str
     reports: str
-    mechanism: Mechanism
+    mechanism: Mechanism | Mixed
     estimator: Estimator | None
     weight: str | None = None
 
@@ -88,6 +89,20 @@ def answers_of_counts(of: Reports, question: str, arguments: Mapping[str, str]) 
     call = f"ldp.{quoted(question)}({of.reports}, {sql_call(of.mechanism, of.con)}{_named(arguments)})"
     n = f"{PEOPLE}({of.reports}) AS n"
     return f"SELECT unnest({call}, recursive := true), {n} FROM query_table({of.table})"  # noqa: S608
+
+
+def answers_of_sums(of: Reports, question: type[Question], arguments: Mapping[str, str], keys: Sequence[str]) -> str:
+    """Return the query for the answer to a question about raw columns from their sums, which stand in place of reports."""
+    call = f"ldp.{quoted(question.name)}({of.reports}, {sql_call(of.mechanism, of.con)}{_named(arguments)}) AS answer"
+    columns = [call, f"{PEOPLE}({struct_text({'reports': f'list({of.reports})', 'rows': 'NULL'})})::BIGINT AS n"]
+    shown = ["unnest(answer, recursive := true)", "n"]
+    if keys:
+        taken = ", ".join(map(text_literal, [*question.fields, "n"]))
+        columns = [f"any_value({KEYS}({_by(keys)}, [{taken}])) AS keys", *columns]
+        shown = ["unnest(keys, recursive := true)", *shown]
+    grouped = f" GROUP BY {', '.join(map(quoted, keys))}" if keys else ""
+    answered = f"SELECT {', '.join(columns)} FROM query_table({of.table}){grouped}"  # noqa: S608  # quoted
+    return _in_order(f"(SELECT {', '.join(shown)} FROM ({answered}))", keys)  # noqa: S608  # quoted
 
 
 def compared(one: Reports, other: Reports, question: str, arguments: Mapping[str, str]) -> str:

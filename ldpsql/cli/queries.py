@@ -17,6 +17,7 @@ from ldpsql.engine.functions import struct_text
 from ldpsql.engine.sql_struct import domain_type
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import column_place, values_of
+from ldpsql.inference.mixed import Mixed
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.spec import sql_literal
 from ldpsql.quoting import text_literal
@@ -29,7 +30,7 @@ _RANGE = ".."
 class Arguments:
     """Arguments as options write them, for the values of a mechanism; ``column`` is the name of its column, if it has one."""
 
-    source: Mechanism
+    source: Mechanism | Mixed
     column: str
 
     @cached_property

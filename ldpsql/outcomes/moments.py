@@ -69,7 +69,7 @@ class Moments:
         number = dict(zip(cells.type.names, struct_parts(cells), strict=True))
         own, names = number[REPORT], number["names"].unique().drop_null()
         if pc.sum(number["refused"]).as_py():
-            raise _bad_weights()
+            raise not_numbers()
         n = number["n"].cast(pa.float64()).fill_null(0.0).to_numpy()
         used = np.flatnonzero(own.is_valid().to_numpy(zero_copy_only=False) & (n > 0))
         at = pa.array(used)
@@ -137,7 +137,7 @@ class RawRows:
         raw = np.stack([as_numbers(column.take(at)) for column in columns.values()], axis=1)
         weights = np.ones(len(at)) if pa.types.is_null(w.type) else as_numbers(w.take(at))
         if not np.isfinite(weights).all() or (weights < 0).any():
-            raise _bad_weights()
+            raise not_numbers()
         if not np.isfinite(raw).all():
             raise _not_finite()
         return cls(own.take(at), group[at.to_numpy()], rows, raw, weights, tuple(columns)[1:])
@@ -285,7 +285,8 @@ def check_columns(number: int) -> None:
         raise InvalidParameter(f"there must be 1 to {MOST_COLUMNS} raw columns, and there are {number}", "leave some out")
 
 
-def _bad_weights() -> BadCounts:
+def not_numbers() -> BadCounts:
+    """Return the error for raw columns and weights that cannot be added up."""
     return BadCounts(
         "some weights are negative, NULL or not finite, or a raw column holds other things than numbers",
         "leave these rows out, or give them a weight of 0",

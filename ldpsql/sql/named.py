@@ -17,6 +17,7 @@ from ldpsql.engine.functions import CATALOG_NUMBER, MARK, Macros, struct_text
 from ldpsql.engine.sql_struct import columns_of, long_domains, struct_sql
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, OtherMechanism, RowBudgetExceeded, SourceRefused
 from ldpsql.errors.wording import of_macro
+from ldpsql.inference.mixed import Mixed
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.families import OrderedMechanism
 from ldpsql.names import MECHANISM_HANDLE
@@ -123,8 +124,14 @@ def _declared(cursor: DuckDBPyConnection, name: str) -> Mechanism | None:
     return None
 
 
-def sql_call(mechanism: Mechanism, con: DuckDBPyConnection) -> str:
-    """Return SQL for a mechanism: its constructor, ``ldp.krr("epsilon" := '1', ...)``, or JSON if its domain is long."""
+def sql_call(mechanism: Mechanism | Mixed, con: DuckDBPyConnection) -> str:
+    """Return SQL for a mechanism: its constructor, ``ldp.krr("epsilon" := '1', ...)``, or JSON if its domain is long.
+
+    That of the mechanisms of levels is a MAP of them.
+    """
+    if isinstance(mechanism, Mixed):
+        each = [sql_call(one, con) for one in mechanism.mechanisms if isinstance(one, Mechanism)]
+        return f"map({list_literal(mechanism.levels.values, con)}, [{', '.join(each)}])"
     if parts := columns_of(mechanism):
         columns = {part.column: sql_call(part.mechanism, con) for part in parts}
         return f"ldp.{quoted(mechanism.name)}({struct_text(columns)})"

@@ -32,6 +32,7 @@ from ldpsql.errors import (
 )
 from ldpsql.functions import Registry, registry
 from ldpsql.ledger import Ledger, Policy
+from tests.warehouses import differences, flat_reports, repeated_differences
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
 if TYPE_CHECKING:
@@ -88,6 +89,14 @@ def test_the_same_reports_give_exactly_the_counts_and_estimates_of_duckdb(
         estimates = ldp_spark.estimate(made, mechanism, estimator, column="city").to_arrow().to_pylist()
         assert estimates == con.execute(f"SELECT ldp.{estimator}(city, m()) FROM {files}").fetchall()[0][0]
     assert con.execute(f"SELECT count(*), count(DISTINCT id) FROM {files}").fetchall() == [(ROWS, ROWS)]
+
+
+def test_a_table_of_ibis_on_spark_gives_the_answers_of_duckdb(spark: SparkSession) -> None:
+    spark.createDataFrame(flat_reports()).createOrReplaceTempView("counted")
+    table = pytest.importorskip("ibis").pyspark.connect(spark).table("counted")
+    assert max(differences(table)) <= 1e-12
+    assert max(differences(table, "FURTHER")) <= 1e-12
+    assert list(repeated_differences(table)) == [0.0]
 
 
 def test_what_was_written_stays_when_it_is_read_again(spark: SparkSession, people: str, tmp_path: Path) -> None:
