@@ -109,13 +109,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_file_that_is_damaged_or_not_private_is_not_believed_and_made_again(folder: Path, made: Path, suffix: str) -> None:
     for harm in (damaged, changed, foreign, writable, linked, Path.unlink):
         shutil.copytree(made, folder)
-        assert surface._saved(surface._key("ldp")) is not None
+        assert surface._saved(surface.state("ldp")) is not None
         (file,) = folder.glob(f"*.{suffix}")
         harm(file)
-        assert surface._saved(surface._key("ldp")) is None, harm
+        assert surface._saved(surface.state("ldp")) is None, harm
         if harm is linked:
             assert len(functions()) > 100
-            again = surface._saved(surface._key("ldp"))
+            again = surface._saved(surface.state("ldp"))
             assert again is not None
             assert not again.macros.is_symlink()
         shutil.rmtree(folder)
@@ -127,7 +127,7 @@ def test_a_list_that_a_user_did_not_write_is_not_believed(folder: Path, made: Pa
     listed = json.loads(file.read_text().partition("\n")[2])
     for text in ("[]", "{}", json.dumps({**listed, "macros": "../x"}), '{"macros": 7}'):
         file.write_text(f"{sha256(text.encode()).hexdigest()}\n{text}")
-        assert surface._saved(surface._key("ldp")) is None
+        assert surface._saved(surface.state("ldp")) is None
 
 
 def test_a_folder_that_others_may_use_is_not_used(folder: Path) -> None:
@@ -152,9 +152,9 @@ def test_a_folder_below_one_that_anybody_may_change_is_not_used(folder: Path) ->
 def test_what_belongs_to_another_user_is_not_used(folder: Path, made: Path) -> None:
     shutil.copytree(made, folder)
     for given in (folder, *folder.iterdir()):
-        assert surface._saved(surface._key("ldp")) is not None
+        assert surface._saved(surface.state("ldp")) is not None
         os.chown(given, 12345, 12345)
-        assert surface._saved(surface._key("ldp")) is None, given
+        assert surface._saved(surface.state("ldp")) is None, given
         os.chown(given, 0, 0)
 
 
@@ -175,17 +175,17 @@ def test_old_files_are_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name in ("a", "b"):
         surface._make(name)
     assert len(list(folder.iterdir())) == 2
-    assert surface._saved(surface._key("b")) is not None
+    assert surface._saved(surface.state("b")) is not None
 
 
 def test_functions_of_other_plugins_have_files_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    shipped = surface._key("ldp")
+    shipped = surface.state("ldp")
     loaded = Registry.load()
     monkeypatch.setattr(surface, "registered", lambda: loaded)
-    assert surface._key("ldp") == shipped
+    assert surface.state("ldp") == shipped
     loaded.mechanisms["mine"] = loaded.mechanisms["krr"]
     loaded.constructors["mine"] = loaded.constructors["krr"].replace("ldp.krr", "ldp.mine")
-    assert surface._key("ldp") != shipped
+    assert surface.state("ldp") != shipped
     with ldpsql.connect() as con:
         assert con.execute("SELECT (ldp.mine(1, ['a', 'b'])).epsilon").fetchall() == [("1",)]
     monkeypatch.undo()
@@ -220,7 +220,7 @@ def test_several_processes_make_the_files_at_the_same_time(folder: Path) -> None
     program = f"import ldpsql; assert ldpsql.connect().execute({DRAWN!r}).fetchall()"
     running = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(4)]
     assert [process.wait(120) for process in running] == [0] * 4
-    assert surface._saved(surface._key("ldp")) is not None
+    assert surface._saved(surface.state("ldp")) is not None
     assert not list(folder.glob("making-*"))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -116,6 +118,19 @@ def test_questions_of_one_column_and_of_counts_are_those_of_a_frame() -> None:
     expected = ldpsql.estimate(GROUPED, "krr(1, [1, 2, 3])", column="x", question="mean").to_arrow().to_pylist()
     for data in (GROUPED["x"], partial_counts(GROUPED, "x")):
         assert ldpsql.estimate(data, "krr(1, [1, 2, 3])", question="mean").to_arrow().to_pylist() == expected
+
+
+def test_threads_and_a_forked_process_ask_about_frames_of_their_own() -> None:
+    def shares_of(frame: pa.Table) -> pa.Table:  # Polars has no threads after a fork
+        return ldpsql.estimate(frame, "krr(1, [1, 2, 3])", by="re'gion", column="x").to_arrow()
+
+    frames = [GROUPED.head(n).to_arrow() for n in range(300, 2100, 300)]
+    alone = [shares_of(frame) for frame in frames]
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(shares_of, frames)) == alone
+    if not (child := os.fork()):
+        os._exit(shares_of(frames[0]) != alone[0])
+    assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.parametrize("imports", ["ldpsql, polars", "polars, ldpsql"])

@@ -59,7 +59,7 @@ from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.agreement import Fingerprints, check_agreement, of_type, recorded
 from ldpsql.registry.registry import registry
-from ldpsql.sql.attach import connect
+from ldpsql.sql.attach import kept
 from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, strings_of
 from ldpsql.strings.hitters import heavy_hitters as search_groups
 
@@ -254,7 +254,7 @@ def _asked(
         kind.check_arguments(arguments)
     if kind.raw and not columns:
         raise InvalidParameter(f"'{kind.name}' is about raw columns, and these are only reports", "pass a frame or a file")
-    with connect() as con:
+    with kept() as con:
         if columns:
             table, drawn_by, _ = _in_sql(con, data, columns, [*columns, *others], mechanism)
         else:
@@ -305,7 +305,7 @@ def _in_sql(
 
 def _of_weights(data: Any, columns: list[str], mechanism: Source, estimator: Estimator | str | None, weight: str) -> Estimate:
     """Return the estimate from rows with weights, which DuckDB reads."""
-    with connect() as con:
+    with kept() as con:
         table, drawn_by, recorded = _in_sql(con, data, columns, [*columns, weight], mechanism)
         report = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
         counted = f"SELECT ldp.counts({report}, weight := {quoted(weight)}) AS c FROM query_table({table})"  # noqa: S608  # quoted

@@ -56,7 +56,7 @@ def put(cursor: DuckDBPyConnection, catalog: str, macros: Set[tuple[str, str]], 
         scalars: the scalar functions that the instance has.
 
     """
-    made = _saved(_key(catalog)) or _make(catalog)
+    made = _saved(state(catalog)) or _make(catalog)
     if made is not None:
         offered = _offered()
         _create(cursor, made.scalars if offered is None else _of(offered, Scalar), scalars)
@@ -103,7 +103,7 @@ class _Made:
 # --- the file ---
 
 
-def _key(catalog: str) -> str:
+def state(catalog: str) -> str:
     """Return a digest of all that determines the functions of a catalog of this name."""
     source: Any = _sources()
     if (offered := _offered()) is not None:
@@ -171,7 +171,7 @@ def _make(catalog: str) -> _Made | None:
             con.execute("".join(f"CREATE MACRO {name}{given} AS NULL::BIGINT;" for name, given in _OF_CONNECTION.items()))
             _create_all(con, catalog, frozenset())
             con.execute("".join(f"DROP MACRO {name};" for name in _OF_CONNECTION) + f"USE memory; DETACH {quoted(catalog)}")
-        key = _key(catalog)  # without the plugins whose SQL DuckDB refused
+        key = state(catalog)  # without the plugins whose SQL DuckDB refused
         digest = sha256((scratch / "made").read_bytes()).hexdigest()
         listed = json.dumps(_listed(digest))
         (scratch / "list").write_text(f"{sha256(listed.encode()).hexdigest()}\n{listed}", encoding="utf-8")
