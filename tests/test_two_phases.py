@@ -11,6 +11,7 @@ from scipy.stats import binom
 
 import ldpsql
 from ldpsql.errors import BudgetExceeded, InvalidDomain, InvalidParameter, LdpError, MissingValue, OutsideDomain, UnknownName
+from ldpsql.functions import registry
 from tests import seeds
 
 GENERAL = "piecewise(2, 0, 5, step=1)"
@@ -66,16 +67,31 @@ def test_the_first_mechanism_draws_both_phases_if_the_estimate_leaves_nothing_to
     assert both.mechanisms["second"] == both.mechanisms["first"]
 
 
-def test_both_phases_are_charged_to_the_rows_that_are_named(tmp_path: Path) -> None:
-    ledger = ldpsql.Ledger.open(tmp_path / "people.ledger", ldpsql.Policy(epsilon_budget=4))
-    phases(charge=ldpsql.Charge(ledger, "marks"), estimator="ems")
-    assert [(entry["part"], entry["mechanism"][:7]) for entry in ledger.history()] == [
-        ("", "piecewi"), ("", "optimal")
-    ]  # fmt: skip
+def test_all_rows_pay_once_before_the_first_phase_and_no_other_release_of_them_is_a_second_budget(tmp_path: Path) -> None:
+    ledger = ldpsql.Ledger.open(tmp_path / "people.ledger", ldpsql.Policy(epsilon_budget=2))
+    charge = ldpsql.Charge(ledger, "marks")
+    assert phases(charge=charge, estimator="ems").mechanisms["second"].name == "optimal_mean"
+    assert [(entry["users"], entry["epsilon"], entry["state"]) for entry in ledger.history()] == [(500, "2", "published")]
+    with pytest.raises(BudgetExceeded):
+        ldpsql.perturb(MARKS, "krr(0.1, [0, 1, 2, 3, 4, 5])", charge=charge)
+
+
+def test_a_budget_below_the_cost_of_a_report_ends_before_the_first_phase(tmp_path: Path) -> None:
+    ledger = ldpsql.Ledger.open(tmp_path / "people.ledger", ldpsql.Policy(epsilon_budget=1.9))
     with pytest.raises(BudgetExceeded):
         phases(charge=ldpsql.Charge(ledger, "marks"), estimator="ems")
-    with pytest.raises(BudgetExceeded):
-        ldpsql.perturb(["a"] * 9, "krr(0.1, ['a', 'b'])", charge=ldpsql.Charge(ledger, "marks"))
+    assert ledger.history() == []
+
+
+def test_the_first_mechanism_draws_both_phases_if_reports_of_the_second_would_cost_more() -> None:
+    """The epsilon of `blahut_arimoto` depends on its prior: 1.46 for equal shares, and up to 2 for this estimate."""
+    general, options = "truncated_geometric(1.6, 0, 5)", {"domain": list(range(6)), "beta": 1, "columns": 6}
+    both = phases([0] * 300 + [1, 2, 3, 4] * 25 + [5] * 300, general, "blahut_arimoto", **options)
+    own = both.reports.field("report").filter(np.array(both.reports.field("level")) == "first")
+    prior = np.maximum(ldpsql.estimate(own, general).estimate, 0).tolist()
+    made = ldpsql.certify(registry().mechanism({"mechanism": "blahut_arimoto", "prior": prior, **options}))
+    assert made.epsilon > 1.6
+    assert both.mechanisms["second"] == both.mechanisms["first"]
 
 
 @pytest.mark.parametrize(
@@ -93,10 +109,15 @@ def test_both_phases_are_charged_to_the_rows_that_are_named(tmp_path: Path) -> N
         ({"column": [*MARKS, None]}, MissingValue),
         ({"column": [*MARKS, 6]}, OutsideDomain),
         ({"speed": 3}, LdpError),
+        ({"estimator": "unheard"}, UnknownName),
+        ({"epsilon": 2.5}, InvalidParameter),
+        ({"first": "krr(1, ['a', 'b'])", "column": ["a", "b"] * 9, "second": "optimal", "loss": [[1]]}, InvalidParameter),
     ],
 )
-def test_what_the_second_phase_could_not_draw_is_refused_before_the_first(
-    arguments: dict[str, Any], error: type[LdpError]
+def test_what_the_second_phase_could_not_draw_is_refused_before_anything_is_charged(
+    arguments: dict[str, Any], error: type[LdpError], tmp_path: Path
 ) -> None:
+    ledger = ldpsql.Ledger.open(tmp_path / "people.ledger", ldpsql.Policy(epsilon_budget=2))
     with pytest.raises(error):
-        phases(**arguments)
+        phases(**arguments, charge=ldpsql.Charge(ledger, "people"))
+    assert ledger.history() == []

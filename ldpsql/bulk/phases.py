@@ -14,19 +14,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.bulk.charging import Charged, charge_of
-from ldpsql.bulk.columns import Projection
+from ldpsql.bulk.charging import Charged
 from ldpsql.bulk.frames import estimate
-from ldpsql.bulk.run import perturb
+from ldpsql.bulk.run import column_run
 from ldpsql.bulk.sources import Column
 from ldpsql.channels.randomness import random_words
-from ldpsql.domains.columns import column_of
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidDomain, InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.score_intervals import deviations
+from ldpsql.ledger.policy import Cost
 from ldpsql.mechanisms.base import Mechanism, certify, certify_values
 from ldpsql.outcomes.corrected import unbiased
 from ldpsql.registry.registry import registry
@@ -92,36 +91,47 @@ def two_phases(
         column: a list, an Arrow or NumPy array, a Polars or pandas series.
         first: a mechanism that is good whatever the distribution is.
         second: the name of a mechanism with a ``prior``, such as ``optimal_mean``. It has the parameters of the first one, and
-            the estimate as its prior. If every value would then give the same report, the first mechanism draws both phases.
+            the estimate as its prior. If every value would then give the same report, or a report would cost more than one of
+            the first mechanism, the first mechanism draws both phases.
         share: the share of the people in the first phase, drawn at random.
         estimator: the estimator of the first phase, such as ``ems`` for numbers; `ibu` by default.
-        charge: the ledger that is charged, as in `perturb`. If rows are its people, each row pays for both phases: a ledger
-            does not know which rows report in which.
+        charge: the ledger that is charged, as in `perturb`: once for all rows, before the first phase. Each row reports once,
+            at the cost of the first mechanism, under which the history has the release.
         **options: further parameters of the second mechanism, such as ``loss`` of ``optimal``.
 
     Raises:
         UnknownName: if there is no second mechanism of this name.
-        InvalidParameter: if it has no prior, the two have different types of reports, or a phase has fewer than two people.
+        InvalidParameter: if it has no prior, costs more than the first one, or cannot be made for equal shares; if the two have
+            different types of reports, or a phase has fewer than two people.
         InvalidDomain: if the mechanisms have different values.
         MissingValue, OutsideDomain, WrongType: if a value cannot be perturbed.
-        BudgetExceeded: if a budget would be exceeded.
+        BudgetExceeded: if the budget would be exceeded. Then nothing is charged, as with all of these errors.
 
     """
-    general, values = registry().mechanism(first), column_of(column)
+    general = registry().mechanism(first)
     following = _following(general, second, options)
-    if not isinstance(share, int | float) or not 0 < share < 1:
-        raise InvalidParameter("the share of the first phase must be a number between 0 and 1", "for example 0.2")
-    size = round(share * len(values))
-    _check(general, following, values, size)
-    charged = charge_of(charge)
-    order = np.argsort(random_words(len(values)))
+    _check(general, following, estimator)
+    batch, _, charging = column_run(column, general, charge, following)
+    values, order, size = batch.column(0), np.argsort(random_words(len(batch))), _size(share, len(batch))
+    charging.whole([batch])
     people = {FIRST: values.take(pa.array(order[:size])), SECOND: values.take(pa.array(order[size:]))}
-    drawn = {FIRST: perturb(people[FIRST], general, charge=charged)}
-    mechanisms = {FIRST: general, SECOND: _made_for(estimate(drawn[FIRST], general, estimator), following) or general}
-    drawn[SECOND] = perturb(people[SECOND], mechanisms[SECOND], charge=charged)
+    drawn = {FIRST: certify(general).perturb(people[FIRST])}
+    mechanisms = {FIRST: general, SECOND: _made_for(estimate(drawn[FIRST], general, estimator), following, general)}
+    drawn[SECOND] = certify(mechanisms[SECOND]).perturb(people[SECOND])
+    charging.end()
     levels = pa.array(np.repeat(list(drawn), [len(reports) for reports in drawn.values()]))
     reports = pa.StructArray.from_arrays([levels, pa.concat_arrays(drawn.values())], ["level", "report"])
     return TwoPhases(reports.take(pa.array(np.argsort(random_words(len(values))))), mechanisms)
+
+
+def _size(share: float, people: int) -> int:
+    """Return the number of people in the first phase."""
+    if not isinstance(share, int | float) or not 0 < share < 1:
+        raise InvalidParameter("the share of the first phase must be a number between 0 and 1", "for example 0.2")
+    size = round(share * people)
+    if not _FEWEST <= size <= people - _FEWEST:
+        raise InvalidParameter("each phase needs at least two people", "collect from more people, or take another share")
+    return size
 
 
 def _following(general: Mechanism, name: str, options: Mapping[str, Any]) -> Mechanism:
@@ -134,7 +144,7 @@ def _following(general: Mechanism, name: str, options: Mapping[str, Any]) -> Mec
     return registry().mechanism({"mechanism": name, "prior": [1] * len(certify_values(general).values), **own, **options})
 
 
-def _check(general: Mechanism, following: Mechanism, values: pa.Array, size: int) -> None:
+def _check(general: Mechanism, following: Mechanism, estimator: Estimator | str | None) -> None:
     """Refuse what would end the second phase after the first one."""
     if certify_values(general).values != following.values():
         raise InvalidDomain("the mechanisms of the two phases have different values", "declare the same domain for both")
@@ -144,17 +154,23 @@ def _check(general: Mechanism, following: Mechanism, values: pa.Array, size: int
             "the mechanisms of the two phases have reports of different types",
             "take krr for listed values, and square_wave for numbers, in the first phase",
         )
-    if not _FEWEST <= size <= len(values) - _FEWEST:
-        raise InvalidParameter("each phase needs at least two people", "collect from more people, or take another share")
-    projection = Projection.of({"": general}, ())
-    projection.check(pa.record_batch([values], projection.columns))
+    if not _costs_at_most(following, general):
+        raise InvalidParameter(
+            "a report of the second mechanism costs more than one of the first", "give both the same epsilon and kind of claim"
+        )
+    estimate(reports.values, general, estimator)  # each report once: an estimator that does not fit refuses these too
 
 
-def _made_for(estimated: Estimate, following: Mechanism) -> Mechanism | None:
-    """Return the mechanism with the estimate as its prior; None if every value would give the same report."""
+def _costs_at_most(mechanism: Mechanism, other: Mechanism) -> bool:
+    """Whether a report of a mechanism costs no more than one of another; claims of different kinds cannot be compared."""
+    cost, most = (Cost.of(certify(one).certificate.claim) for one in (mechanism, other))
+    return cost.currency == most.currency and cost.epsilon <= most.epsilon and cost.delta <= most.delta
+
+
+def _made_for(estimated: Estimate, following: Mechanism, general: Mechanism) -> Mechanism:
+    """Return the mechanism with the estimate as its prior; the general one if that reports nothing, or costs more."""
     made = following.changed(prior=np.maximum(estimated.estimate, 0.0).tolist())
     try:
-        certify(made)
+        return made if _costs_at_most(made, general) else general
     except InvalidParameter:
-        return None
-    return made
+        return general

@@ -543,18 +543,40 @@ def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = Non
         UnchargedReports: once, if ``ldpsql.toml`` names a ledger and there is no charge.
 
     """
-    drawn_by, charged, own = registry().mechanism(mechanism), charge_of(charge), getattr(column, "name", None)
-    if charged is not None and charged.user is not None:
-        hint = "pass a frame that has them: ldpsql.perturb_batches, or frame.ldp.perturb of Polars"
-        raise InvalidParameter("the ledger charges by user, and a single column has no user ids", hint)
-    chosen = Chosen({own if isinstance(own, str) else "": drawn_by}, ())
-    projection = Projection.of(chosen.mechanisms, ())
-    chosen.check(projection, charged)
-    charging, batch = Charging(charged, projection), pa.record_batch([column_of(column)], projection.columns)
-    projection.check_types(batch.schema)
+    batch, projection, charging = column_run(column, registry().mechanism(mechanism), charge)
     charging.whole([batch])
     reports = projection.perturb(batch, projection.schema(batch.schema)).column(0)
     charging.end()
     if isinstance(column, pl.Series):
         return pl.Series(column.name, reports)
     return like_series(reports, column) if is_pandas_series(column) else reports
+
+
+def column_run(
+    column: Column, mechanism: Mechanism, charge: Charged, *others: Mechanism
+) -> tuple[pa.RecordBatch, Projection, Charging]:
+    """Return a column as a batch, its projection, and the charge of its rows, each a person; nothing is charged or drawn.
+
+    Args:
+        column: the column.
+        mechanism: what every row is charged for.
+        charge: the ledger to charge.
+        *others: mechanisms that draw some of the reports instead, at no higher cost.
+
+    Raises:
+        WrongType: if the mechanism does not take values of this type.
+        InvalidParameter: if the ledger charges by user.
+        OutsidePolicy: if a policy does not allow one of the mechanisms.
+
+    """
+    charged, own = charge_of(charge), getattr(column, "name", None)
+    if charged is not None and charged.user is not None:
+        hint = "pass a frame that has them: ldpsql.perturb_batches, or frame.ldp.perturb of Polars"
+        raise InvalidParameter("the ledger charges by user, and a single column has no user ids", hint)
+    name = own if isinstance(own, str) else ""
+    projection, *further = (Projection.of({name: one}, ()) for one in (mechanism, *others))
+    for one in (projection, *further):
+        Chosen(one.uncertified, ()).check(one, charged)
+    batch = pa.record_batch([column_of(column)], projection.columns)
+    projection.check_types(batch.schema)
+    return batch, projection, Charging(charged, projection)

@@ -451,10 +451,17 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/bulk/phases.py",
-        "mechanisms[SECOND], charge=charged",
-        "mechanisms[SECOND], charge=None",
-        "the people of the second phase are not charged",
-        "tests/test_two_phases.py::test_both_phases_are_charged_to_the_rows_that_are_named",
+        "    charging.whole([batch])\n",
+        "",
+        "the rows of two phases are not charged",
+        "tests/test_two_phases.py::test_all_rows_pay_once_before_the_first_phase_and_no_other_release_of_them_is_a_second_budget",
+    ),
+    Mutant(
+        "ldpsql/bulk/phases.py",
+        "cost.epsilon <= most.epsilon",
+        "cost.epsilon > 0",
+        "reports of the second phase may cost more than what was charged",
+        "tests/test_two_phases.py::test_the_first_mechanism_draws_both_phases_if_reports_of_the_second_would_cost_more",
     ),
     Mutant(
         "plugins/mechanisms/optimal.py",
