@@ -33,12 +33,13 @@ class Cost:
     def __mul__(self, times: float) -> Cost:
         return Cost(self.seconds * times, self.bytes * times)
 
-    def check(self, what: str, hint: str) -> None:
+    def check(self, what: str, hint: str, most: float = SECONDS) -> None:
         """Return if the work is within the limit, after a warning in the log if it is slow.
 
         Args:
             what: the work, as the subject of a sentence, without a value.
             hint: what to do instead.
+            most: the limit in seconds, if the work is done once and its result is kept.
 
         Raises:
             InvalidParameter: if it is not.
@@ -48,8 +49,8 @@ class Cost:
             raise InvalidParameter(
                 f"{what} would take {_memory(self.bytes)} of memory, and the limit is {_memory(BYTES)}", hint
             )
-        if self.seconds > SECONDS:
-            raise InvalidParameter(f"{what} would take about {_time(self.seconds)}, and the limit is {_time(SECONDS)}", hint)
+        if self.seconds > most:
+            raise InvalidParameter(f"{what} would take about {_time(self.seconds)}, and the limit is {_time(most)}", hint)
         if self.seconds > SOON:
             _log.warning("%s will take about %s", what, _time(self.seconds))
 

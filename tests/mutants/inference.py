@@ -465,8 +465,8 @@ MUTANTS = (
     ),
     Mutant(
         "plugins/mechanisms/optimal.py",
-        "float(priced.min(axis=1).sum())",
-        "float(priced.max(axis=1).sum())",
+        "self.pairs.priced(self.prices)).min(axis=0)",
+        "self.pairs.priced(self.prices)).max(axis=0)",
         "a bound that no channel keeps is called the least loss under metric privacy",
         "tests/test_optimal.py::test_no_channel_with_metric_privacy_has_a_smaller_loss",
     ),
