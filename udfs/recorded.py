@@ -97,7 +97,7 @@ def recording(types: Texts) -> pa.Array:
 
 
 def _choosing(text: str) -> str:
-    """Return the type as from_json reads it."""
+    """Return the type that chooses the overload for reports of this type: with their record, with one inside, or with none."""
     records = records_in(text)
     if records == "report" and not text.endswith("[]"):
         return '"BOOLEAN"'

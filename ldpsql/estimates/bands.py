@@ -105,7 +105,7 @@ def bands(
 
 
 def computed(ends: Callable[[Ints], Linear], size: int, cuts: list[Ints]) -> list[Band]:
-    """Return the band of each group at its own cuts."""
+    """Return for each group the band of its distribution function, computed at the values ``cuts`` of this group only."""
     most = max(len(own) for own in cuts)
     share = ends(np.stack([np.pad(own, (0, most - len(own)), mode="edge") for own in cuts]))
     parts = zip(cuts, share.low, share.high, strict=True)

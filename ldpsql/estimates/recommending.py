@@ -398,7 +398,7 @@ def _answers(
 
 
 def _over_steps(cls: type[Mechanism], epsilon: str, asked: Asked) -> Mechanism | None:
-    """Return a mechanism over so many whole numbers or cells; None if it is not over them, or costs too much for so many."""
+    """Return a mechanism over as many whole numbers or cells as is asked; None if there is none, or it costs too much."""
     steps = asked.steps
     parameters = {parameter.name: parameter for parameter in cls.parameters()}
     needed = {name for name, parameter in parameters.items() if parameter.required}

@@ -84,7 +84,7 @@ def contributions(operator: Operator, shares: Floats, n: float, theta: Floats, c
 
 
 def of_moments(of_report: Floats, sampled: Floats, weighted: Floats) -> Floats:
-    """Return the factor if the noise of a report does not depend on its value.
+    """Return by how much weights change a variance, if the noise of a report does not depend on its value.
 
     Args:
         of_report: n times the variance for rows of equal weight: that of the noise, and of the values.

@@ -57,5 +57,5 @@ class Comparison(Question):
 
 @hookimpl
 def ldpsql_questions() -> list[type[Question]]:
-    """Offer the two."""
+    """Offer the difference within a group of people and the comparison of two groups."""
     return [Difference, Comparison]

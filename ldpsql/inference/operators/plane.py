@@ -57,7 +57,7 @@ class PlaneOperator(Operator):
         return np.asarray(self._transformed(whole).real)
 
     def forward(self, theta: Floats) -> Floats:
-        """Return P(report) under theta, or what a difference of two distributions changes in it."""
+        """Return P(report) for values drawn from theta, or the difference of P(report) for a difference of distributions."""
         cells = theta.reshape(-1, *self._shape)
         moved = self._transformed(cells)
         out = self._back(moved * self._inner)
