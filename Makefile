@@ -22,7 +22,7 @@ BENCH_STAMP := $(BENCH)/.installed
 SITE := .venv-site
 SITE_STAMP := $(SITE)/.installed
 
-.PHONY: sanitize test-python demo papers mutants bench-check test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres postgresql environments lint format bench docs site release-check clean
+.PHONY: sanitize test-python demo papers mutants bench-check test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres test-orchestrators postgresql environments lint format bench docs site release-check clean
 
 # Modules are compiled when they are imported: most of a package never is. An editable installation compiles the kernels in C.
 INSTALLED := pyproject.toml constraints.txt
@@ -158,6 +158,16 @@ $(WAREHOUSES_STAMP): $(INSTALLED) | $(STAMP)
 	$(call beside,$(WAREHOUSES),--constraint constraints.txt --editable '.[warehouses]')
 	touch $(WAREHOUSES_STAMP)
 
+ORCHESTRATORS := .venv-orchestrators
+ORCHESTRATORS_STAMP := $(ORCHESTRATORS)/.installed
+
+$(ORCHESTRATORS_STAMP): $(INSTALLED) | $(STAMP)
+	$(call beside,$(ORCHESTRATORS),apache-airflow==3.3.2 dagster==1.13.29 'dlt[duckdb]==1.31.0' --editable .)
+	touch $(ORCHESTRATORS_STAMP)
+
+test-orchestrators: $(ORCHESTRATORS_STAMP)  ## the recipes for Airflow, Dagster and dlt: .ci/run leaves them out, as they take minutes
+	$(ORCHESTRATORS)/bin/python -m pytest tests/test_recipes.py
+
 environments: $(DBT_STAMP) $(LOWEST_STAMP) $(SPARK_STAMP) $(SITE_STAMP) $(WAREHOUSES_STAMP)
 
 postgresql:  # Debian's, where there is none
@@ -167,4 +177,4 @@ test-postgres: $(WAREHOUSES_STAMP) postgresql  ## PostgreSQL, ClickHouse and Dat
 	$(WAREHOUSES)/bin/python -m pytest tests/postgres
 
 clean:
-	rm -rf $(VENV) $(DBT) $(LOWEST) $(BENCH) $(SITE) $(SPARK) $(WAREHOUSES) site .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(DBT) $(LOWEST) $(BENCH) $(SITE) $(SPARK) $(WAREHOUSES) $(ORCHESTRATORS) site .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
