@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import jinja2
@@ -268,6 +269,85 @@ def test_a_view_of_sqlite_returns_the_inversion_of_ldpsql(text: str, weight: str
     backend.con.execute("ALTER TABLE reports RENAME TO exported")
     backend.con.execute(exported.view(text, "sqlite", weight))
     exported.check(text, weight, backend.con.execute("SELECT * FROM shares").fetchall())
+
+
+@pytest.mark.parametrize(("text", "weight", "question"), exported.QUESTIONS)
+def test_means_and_outcomes_of_sqlite_are_those_of_ldpsql(text: str, weight: str | None, question: str) -> None:
+    backend = in_sqlite(exported.reports(text)[0]).get_backend()
+    backend.con.execute("ALTER TABLE reports RENAME TO exported")
+    backend.con.execute(exported.view(text, "sqlite", weight, question))
+    exported.check_question(text, weight, question, backend.con.execute("SELECT * FROM shares").fetchall())
+
+
+@pytest.mark.parametrize("weight", [[], ["--weight", "w"]])
+@pytest.mark.parametrize(
+    "text", ["krr(1, [1, 2, 5])", f"oue(1, {list(range(70))})", "olh(1, [1, 2, 3])", "hadamard_response(1, [1, 2, 3], 2, 4)"]
+)
+def test_outcomes_of_duckdb_are_those_of_ldpsql(con: DuckDBPyConnection, text: str, weight: list[str]) -> None:
+    con.execute(f"""CREATE TABLE r AS SELECT i % 7 + 0.5 AS y, 1.5 + i % 2 AS w, ldp.perturb(1 + i % 2, ldp.{text}) AS x
+        FROM range(400) t(i)""")
+    rows = con.execute(printed("export-sql", "-m", text, "--table", "r", "-c", "x", "--outcome", "y", *weight)).fetchall()
+    asked: dict[str, Any] = {"column": "x", "question": "outcome", "outcome": "y", "weight": "w" if weight else None}
+    _compare_answers(rows, ldpsql.estimate(con.table("r"), text, "inv", **asked).to_arrow())
+
+
+@pytest.mark.parametrize("weight", [[], ["--weight", "w"]])
+@pytest.mark.parametrize("text", ["krr(1, [1, 2, 5])", "truncated_geometric(1, 0, 2)"])
+def test_means_are_those_of_ldpsql_if_no_share_is_below_zero(text: str, weight: list[str]) -> None:
+    values = registry().mechanism(text).values().listed.values.to_pylist()
+    with duckdb.connect() as con:
+        con.execute(f"CREATE TABLE r AS SELECT {values}[1 + i % 3] AS x, 1 + i % 2 AS w FROM range(400) t(i)")
+        rows = con.execute(
+            printed("export-sql", "-m", text, "--table", "r", "-c", "x", "--question", "mean", *weight)
+        ).fetchall()
+        asked: dict[str, Any] = {"column": "x", "question": "mean", "weight": "w" if weight else None}
+        _compare_answers(rows, ldpsql.estimate(con.table("r"), text, "inv", **asked).to_arrow())
+
+
+def _compare_answers(rows: list[tuple[Any, ...]], answer: Any) -> None:
+    own = np.array([row[-6:-2] for row in rows], dtype=np.float64)
+    theirs = np.array([answer[field].to_numpy() for field in FIELDS]).T
+    np.testing.assert_allclose(own, theirs, rtol=0, atol=1e-11)
+    assert {row[-1] for row in rows} == {0.0}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("about", [["--outcome", 'y"y'], ["--question", "mean"], ["--outcome", "y", "--weight", "w"]])
+def test_every_dialect_reads_the_queries_of_means_and_outcomes(about: list[str], dialect: str) -> None:
+    others = [] if "mean" in about else ["rappor(2, [1, 2])", "olh(1, [1, 2, 3])"]
+    for text in ("krr(1, [1, 2, 5])", "truncated_geometric(1, 0, 2)", *others):
+        made = printed("export-sql", "-m", text, "--dialect", dialect, "--table", "a.b", "--by", "k 1", "--name", "v", *about)
+        (statement,) = [one for one in sqlglot.parse(made, read=dialect) if one is not None]
+        assert isinstance(statement, sqlglot.exp.Create)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--question", "mean"],  # of text
+        ["--question", "median"],
+        ["--question", "outcome"],
+        ["--question", "mean", "--outcome", "y"],
+        ["--outcome", "y", "--counts", "n"],
+        ["--outcome", "y", "--by", "std_error"],
+    ],
+)
+def test_questions_without_a_query_are_refused(options: list[str]) -> None:
+    with pytest.raises(InvalidParameter):
+        printed("export-sql", "-m", CITIES, *options)
+
+
+@pytest.mark.parametrize("text", ["oue(1, [1, 2, 3])", "olh(1, [1, 2, 3])", "hadamard_response(1, [1, 2, 3], 2, 4)"])
+def test_a_mean_of_shares_that_do_not_add_up_to_one_is_refused(text: str) -> None:
+    with pytest.raises(InvalidParameter, match="mean of reports"):
+        printed("export-sql", "-m", text, "--question", "mean")
+
+
+def test_a_mean_of_an_empty_table_has_no_rows() -> None:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE reports (report INTEGER, y DOUBLE)")
+        assert con.execute(printed("export-sql", "-m", "krr(1, [1, 2])", "--question", "mean")).fetchall() == []
+        assert con.execute(printed("export-sql", "-m", "krr(1, [1, 2])", "--outcome", "y")).fetchall() == []
 
 
 def test_weighted_reports_of_other_mechanisms_are_refused() -> None:

@@ -5,7 +5,7 @@ Ibis compiles the query to the dialect; small tables of constants, such as the v
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -19,11 +19,14 @@ from sqlglot.optimizer.eliminate_subqueries import eliminate_subqueries
 from ldpsql import __version__
 from ldpsql.bulk.backends import PART, cells
 from ldpsql.channels import TOTAL, KeepOrSpread, SetChannel, Subsets, TableChannel
+from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.scale import scale_of
 from ldpsql.inference.counting import operator_of
+from ldpsql.inference.rows import least_squares
 from ldpsql.inference.score_intervals import deviations
 from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
 from ldpsql.registry.registry import registry
@@ -42,6 +45,19 @@ _INVERTED = ("inverted", "inverted_std_error", "inverted_low", "inverted_high")
 _LAST = ("reports", "impossible")
 _SUMS = {"weights": "w", "people": "n", "squares": "ww"}  # and what `backends` calls them
 _GROUP = ("total", "all_squares", *_LAST)  # the sums of all possible reports of a group
+# With an outcome y and weights w, the sums of w, wy, w^2, w^2 y and w^2 y^2, and the ends of y.
+_SUMS_OF_ROWS = {
+    "weights": "s1_0",
+    "people": "n",
+    "squares": "s2_0",
+    "wy": "s1_1",
+    "wwy": "s2_1",
+    "wwyy": "s2_2",
+    "least": "least",
+    "most": "most",
+}
+_ENDS = {"least": "min", "most": "max"}  # what is not added up
+QUESTIONS = ("shares", "mean", "outcome")
 _VALUES = "ldp_values"
 
 
@@ -55,6 +71,7 @@ class ReportTable:
         counts: the column of their numbers, if the table has counts.
         weight: the column of the weights of the rows, if they have any.
         keys: the columns of the groups.
+        outcome: a raw column, whose mean for each value is asked for.
 
     """
 
@@ -63,13 +80,15 @@ class ReportTable:
     counts: str = ""
     weight: str = ""
     keys: tuple[str, ...] = ()
+    outcome: str = ""
 
 
-def query(mechanism: Mechanism, source: ReportTable, dialect: str, view: str = "") -> str:
-    """Return the query that estimates the shares of a mechanism, in a dialect of SQL; or one that creates a view of it.
+def query(mechanism: Mechanism, source: ReportTable, dialect: str, view: str = "", question: str = "shares") -> str:
+    """Return the query that answers a question by inversion, in a dialect of SQL; or one that creates a view of it.
 
-    Its columns are the keys, the value, for k-RR the maximum of the likelihood with its errors, the inversion with its errors,
-    the number of reports, and of those that the mechanism cannot draw, which are left out: it should be 0.
+    Its columns are the keys, the estimate with its errors, the number of reports, and of those that the mechanism cannot draw,
+    which are left out: it should be 0. ``mean`` is that of the values, which are numbers. ``outcome`` has a row for each value,
+    with the mean of the outcome. ``shares`` has one, too: for k-RR the maximum of the likelihood, and the inversion.
 
     Raises:
         InvalidParameter: if the mechanism has no such query, the query would be too large, Ibis is not installed, or for an
@@ -77,6 +96,12 @@ def query(mechanism: Mechanism, source: ReportTable, dialect: str, view: str = "
 
     """
     compiler = _compiler(dialect)
+    if question not in QUESTIONS or (question == "outcome") != bool(source.outcome):
+        raise InvalidParameter(
+            f"a query answers one of {', '.join(QUESTIONS)}", "an outcome needs its raw column, and only that"
+        )
+    if source.counts and source.outcome:
+        raise InvalidParameter("a table of counts has no raw columns", "give the table of reports")
     if source.counts and source.weight:
         raise InvalidParameter("a table of counts has no weights of rows", "give --counts or --weight")
     taken = [key for key in source.keys if key.lower() in ("value", *_MAXIMUM, *_INVERTED, *_LAST)]
@@ -92,7 +117,7 @@ def query(mechanism: Mechanism, source: ReportTable, dialect: str, view: str = "
     if len(certified.values) > _MOST_VALUES:
         raise _too_large(f"{_MOST_VALUES:,} values")
     made = _Inversion(certified, source, has_lists=dialect == "duckdb")
-    tree = compiler.to_sqlglot(made.query())
+    tree = compiler.to_sqlglot({"shares": made.shares, "mean": made.mean, "outcome": made.outcome}[question]())
     tree = eliminate_subqueries(tree[-1] if isinstance(tree, list) else tree)  # engines limit how deep queries are nested
     named = tree.args["with_"]
     for name, rows in reversed(made.constants.items()):
@@ -137,6 +162,13 @@ class _Rows:
         if dialect == "sqlite":  # which names the columns itself
             named = [exp.alias_(exp.column(f"column{place}"), name) for place, name in enumerate(self.names, 1)]
             return exp.select(*named).from_(exp.values(self.rows, alias="t"))
+        if dialect == "clickhouse":  # where rows are a UNION, whose plan is too long from two thousand rows on
+            each = exp.func("arrayJoin", exp.Array(expressions=[exp.Tuple(expressions=list(row)) for row in self.rows]))
+            named = [
+                exp.alias_(exp.func("tupleElement", exp.column("each"), exp.Literal.number(place)), name)
+                for place, name in enumerate(self.names, 1)
+            ]
+            return exp.select(*named).from_(exp.select(exp.alias_(each, "each")).subquery("t"))
         return exp.select(*map(exp.column, self.names)).from_(exp.values(self.rows, alias="t", columns=list(self.names)))
 
 
@@ -172,7 +204,7 @@ def _literal(kind: pa.DataType, value: Any) -> exp.Expr:
 
 
 class _Inversion:
-    """The expression of Ibis, step by step; `query` is the whole of it, and the keys are c0, c1 and so on.
+    """The expression of Ibis, step by step; `shares`, `mean` and `outcome` are the whole of it; the keys are c0, c1 and so on.
 
     A step returns a row for each group and place, and adds columns, whose names occur once, as ClickHouse reads aliases first.
     The places are those of reports in `_listed`, and of values in the others. ``weights`` is the number, or the weight, of the
@@ -201,15 +233,112 @@ class _Inversion:
         """Whether the reports are the values."""
         return bool(self.certified.reports == self.values)
 
-    def query(self) -> Table:
-        """Return the query: a row for each group and value."""
+    @cached_property
+    def sums(self) -> dict[str, str]:
+        """The sums over the rows of a cell, and what `backends` calls them."""
+        if self.source.outcome:
+            return _SUMS_OF_ROWS
+        return _SUMS if self.source.weight else dict.fromkeys(_SUMS, "n")
+
+    def shares(self) -> Table:
+        """Return the query for the share of each value of each group."""
         table = self._moments(self._projected(self._inverted()))
         table, names = self._ends(table), [*_INVERTED, *_LAST]
         if self.votes and self.is_plain:
             table, names = self._maximum(table, self.votes), [*_MAXIMUM, *names]
-        table = table.join(self._places(_VALUES, self.values), "place").order_by([*self.keys, "place"])
+        return self._named(table.join(self._places(_VALUES, self.values), "place"), ["value", *names])
+
+    def mean(self) -> Table:
+        """Return the query for the mean of each group: that of a number for each report, whose expectation is the value."""
+        if family(self.values.values.type) != "number":
+            raise InvalidParameter("means of other values than numbers have no relational SQL", "let ldpsql estimate")
+        x, greatest, least = scale_of(self.values), self.ibis.greatest, self.ibis.least
+        numbers, reports = self._numbers(x), self.certified.reports
+        assert isinstance(reports, Domain)  # noqa: S101  # `_numbers` refuses others
+        listed = self._listed(_VALUES if self.is_plain else "ldp_reports", reports)
+        table = listed.join(numbers, listed.place == numbers.spot)
+        w, ww, number = table.weights, table.squares, table.number
+        added = {"w": w, "wx": w * number, "ww": ww, "wwx": ww * number, "wwxx": ww * number * number}
+        sums = {name: table[name].max() for name in _LAST} | {name: value.sum() for name, value in added.items()}
+        table = (table.group_by(self.keys) if self.keys else table).aggregate(**sums)
+        table = table.filter(table.w > 0).mutate(estimate=table.wx / table.w)
+        m = table.estimate
+        table = table.mutate(std_error=greatest(table.wwxx - m * table.wwx * 2 + m * m * table.ww, 0.0).sqrt() / table.w)
+        half = table.std_error * self.z + self.values.rounding  # numbers of bins are those of their centres
+        first, last = float(x.min()) - self.values.rounding, float(x.max()) + self.values.rounding
+        low, high = (greatest(least(end, last), first) for end in (table.estimate - half, table.estimate + half))
+        return self._named(table.mutate(low=low, high=high), [*_MAXIMUM, *_LAST])
+
+    def _numbers(self, x: Any) -> Table:
+        """Return the number of each listed report.
+
+        Raises:
+            InvalidParameter: if inverted shares may not add up to one, so that their mean is a ratio.
+
+        """
+        inverse = None
+        if isinstance(self.certified.reports, Domain) and isinstance(self.channel, TableChannel | KeepOrSpread):
+            inverse = self._inverse(lambda: operator_of(self.certified.mechanism).inverse)
+        if inverse is None or not np.allclose(inverse.sum(axis=1), 1.0, rtol=0, atol=1e-9):
+            raise InvalidParameter(
+                f"the mean of reports of {self.certified.name} has no relational SQL",
+                "export the shares; k-RR and mechanisms for numbers have a mean",
+            )
+        rows = ((exp.convert(place), _number(number)) for place, number in enumerate((inverse @ x).tolist()))
+        return self._constant("ldp_numbers", {"spot": "int64", "number": "float64"}, rows)
+
+    def outcome(self) -> Table:
+        """Return the query for the mean of the outcome for each value: `ldpsql.outcomes.by_value` with its intervals."""
+        table = self._contributed()
+        q = table.q
+        added = {"top": q * table.wy, "bottom": q * table.weights}
+        added |= {"tops": q * q * table.wwyy, "both": q * q * table.wwy, "bottoms": q * q * table.squares}
+        ends = {name: getattr(table[name], how)() for name, how in _ENDS.items()}
+        table = table.group_by([*self.keys, "place"]).aggregate(
+            **{name: value.sum() for name, value in added.items()}, **{name: table[name].max() for name in _LAST}, **ends
+        )
+        return self._named(self._fieller(table).join(self._places(_VALUES, self.values), "place"), ["value", *_MAXIMUM, *_LAST])
+
+    def _fieller(self, table: Table) -> Table:
+        """Return the ratio of ``top`` and ``bottom`` with its error and its ends, as `ldpsql.estimates.ratios.fieller` does."""
+        greatest, least, z, null = self.ibis.greatest, self.ibis.least, self.z, self.ibis.null("float64")
+        ratio = (table.bottom > 0).ifelse(table.top / (table.bottom > 0).ifelse(table.bottom, 1.0), null)
+        lead = table.bottom * table.bottom - table.bottoms * z * z
+        table = table.mutate(ratio=ratio, lead=lead, half=table.top * table.bottom - table.both * z * z)
+        table = table.mutate(
+            root=table.half * table.half - table.lead * (table.top * table.top - table.tops * z * z),
+            r=table.ratio.fill_null(0.0),
+            slope=(table.lead == 0).ifelse(1e-300, table.lead),
+            clear=(table.lead > 0) & (table.bottom > 0),
+        )
+        reach = greatest(table.root, 0.0).sqrt()
+        table = table.mutate(one=(table.half - reach) / table.slope, other=(table.half + reach) / table.slope)
+        table = table.mutate(first=least(table.one, table.other), final=greatest(table.one, table.other))
+        gap = ~table.clear & (table.root > 0) & (table.lead < 0)
+        wide = table.final - table.first > table.most - table.least
+        first = wide.ifelse(greatest(table.first, least(table.r, table.least)), table.first)
+        final = wide.ifelse(least(table.final, greatest(table.r, table.most)), table.final)
+        inside = (
+            (table.first < table.least) & (table.final > table.least),
+            (table.final > table.most) & (table.first < table.most),
+        )
+        start = (gap & inside[0]).ifelse(least(table.final, table.most), table.least)
+        end = (gap & inside[1]).ifelse(greatest(table.first, table.least), table.most)
+        variance = greatest(table.tops - table.r * table.both * 2 + table.r * table.r * table.bottoms, 0.0)
+        bound = {"low": table.clear.ifelse(first, start), "high": table.clear.ifelse(final, end)}
+        known = table.bottom > table.bottoms.sqrt() * z
+        return table.mutate(
+            estimate=table.ratio.isnull().ifelse(null, greatest(least(table.r, table.most), table.least)),
+            std_error=known.ifelse(variance.sqrt() / (table.bottom > 0).ifelse(table.bottom, 1.0), null),
+            **{name: greatest(least(value, table.most), table.least) for name, value in bound.items()},
+        )
+
+    def _named(self, table: Table, names: list[str]) -> Table:
+        """Return the keys by their own names and the columns of the answer, in order."""
+        order = [*self.keys, *(["place"] if "place" in table.columns else [])]
+        table = table.order_by(order) if order else table
         keys = dict(zip(self.source.keys, (table[key] for key in self.keys), strict=True))
-        return table.select(**keys, **{name: table[name] for name in ("value", *names)})
+        return table.select(**keys, **{name: table[name] for name in names})
 
     def _constant(self, name: str, kinds: dict[str, Any], rows: Iterable[tuple[exp.Expr, ...]]) -> Table:
         """Return a table of constants, which `query` writes into the statement."""
@@ -235,19 +364,26 @@ class _Inversion:
         schema = {name: self.ibis.dtype(each) for name, each in kinds.items()}
         if isinstance(reports, SetReports) and not self.has_lists:
             schema = {source.column: "string"}
-        schema |= {name: "float64" for name in (source.counts, source.weight) if name}
+        schema |= {name: "float64" for name in (source.counts, source.weight, source.outcome) if name}
         *catalog, database, name = ["", *source.table.split(".")]
         keys = dict.fromkeys(source.keys, "string")  # of any type: they are only passed on
         table = self.ibis.table(keys | schema, name=name, catalog=".".join(catalog[1:]) or None, database=database or None)
         rows = table.filter(table[source.weight] > 0) if source.weight else table
         counted, parts = cells(
-            rows, {source.column: kind}, keys=source.keys, weight=source.weight or None, counts=source.counts or None
+            rows,
+            {source.column: kind},
+            keys=source.keys,
+            weight=source.weight or None,
+            counts=source.counts or None,
+            raw=[source.outcome] if source.outcome else [],
         )
         places = range(len(self.keys), len(self.keys) + sum(part is not None for part in parts[source.column]))
         own = [PART.format(place) for place in places]
         # the first of three parts says whether a struct is NULL
         counted = counted.filter(counted[own[0]].notnull() if len(own) < 3 else ~counted[own.pop(0)])
-        numbers = {name: counted[own_name if source.weight else "n"].cast("float64") for name, own_name in _SUMS.items()}
+        if source.outcome:
+            counted = counted.filter(counted.n > 0)
+        numbers = {name: counted[own_name].cast("float64") for name, own_name in self.sums.items()}
         counted = counted.select(*self.keys, *own, **numbers)
         return counted, [counted[name] for name in own]
 
@@ -262,26 +398,26 @@ class _Inversion:
                 )
             return self._solved(self._listed(_VALUES if self.is_plain else "ldp_reports", reports))
         if self.votes is None:
-            raise InvalidParameter(
-                f"the reports of {self.certified.name} have no relational SQL",
-                "k-RR, listed reports, sets of values and hashes with orthogonal seeds have it",
-            )
+            raise self._without_sql()
         if isinstance(reports, Domain):
             table = self._listed(_VALUES, reports)
         else:
-            table = self._sets() if isinstance(reports, SetReports) else self._hashes()
+            table = self._supported(*(self._sets() if isinstance(reports, SetReports) else self._hashes()))
         low, high = self.votes
         return table.mutate(inverted=(table.weights / table.total - low) / (high - low))
 
     def _listed(self, name: str, domain: Domain) -> Table:
         """Return the sums of each listed report, also of those that nobody has."""
         (counted, (report,)), places = self._cells(), self._places(name, domain)
-        own = counted.select(*self.keys, value=report, place=self.ibis.null("int64"), **{name: counted[name] for name in _SUMS})
+        own = counted.select(
+            *self.keys, value=report, place=self.ibis.null("int64"), **{name: counted[name] for name in self.sums}
+        )
         groups = counted.select(*self.keys).distinct() if self.keys else counted.limit(1)
-        nobody = dict.fromkeys(_SUMS, self.ibis.literal(0.0))
+        nobody = {name: self.ibis.null("float64") if name in _ENDS else self.ibis.literal(0.0) for name in self.sums}
         zeros = groups.select(*self.keys, one=1).cross_join(places).select(*self.keys, "value", "place", **nobody)
         each = own.union(zeros).group_by([*self.keys, "value"])
-        table = each.aggregate(place=self.ibis._.place.max(), **{name: self.ibis._[name].sum() for name in _SUMS})
+        sums = {name: getattr(self.ibis._[name], _ENDS.get(name, "sum"))() for name in self.sums}
+        table = each.aggregate(place=self.ibis._.place.max(), **sums)
         return self._totalled(table, table.place.notnull()).filter(self.ibis._.place.notnull() & (self.ibis._.total > 0))
 
     def _totalled(self, table: Table, possible: Value) -> Table:
@@ -291,8 +427,31 @@ class _Inversion:
         sums = {name: possible.ifelse(table[each], nothing).sum().over(group) for name, each in own.items()}
         return table.mutate(**sums, impossible=possible.ifelse(nothing, table.people).sum().over(group))
 
-    def _sets(self) -> Table:
-        """Return the sums of the sets that hold each value: a text with a digit for each value, lists of words in DuckDB."""
+    def _contributed(self) -> Table:
+        """Return what a report of each cell contributes to each value, ``q``, with the sums of the cell."""
+        reports = self.certified.reports
+        if self.votes is not None and isinstance(reports, SetReports):
+            low, high = self.votes
+            crossed, supported = self._sets()
+            return crossed.mutate(q=(supported.ifelse(1.0, self.ibis.literal(0.0)) - low) / (high - low))
+        links = self._links(lambda: least_squares(self.certified))
+        if isinstance(reports, ListedHashReports):
+            counted, symbols = self._possible_hashes()
+            table = counted.mutate(at=counted.number * symbols + counted.y)
+        elif isinstance(reports, Domain) and isinstance(self.channel, TableChannel | KeepOrSpread):
+            table = self._listed(_VALUES if self.is_plain else "ldp_reports", reports).rename(at="place").drop("value")
+        else:
+            raise self._without_sql()
+        return table.join(links, table["at"] == links.report).rename(q="weight", place="target")
+
+    def _without_sql(self) -> InvalidParameter:
+        return InvalidParameter(
+            f"the reports of {self.certified.name} have no relational SQL",
+            "k-RR, listed reports, sets of values and hashes with orthogonal seeds have it",
+        )
+
+    def _sets(self) -> tuple[Table, Value]:
+        """Return possible sets and values, and whether a set holds the value: a text with a digit for each, words in DuckDB."""
         counted, (report,) = self._cells()
         size, rest = len(self.values), 0
         if self.has_lists:
@@ -306,14 +465,14 @@ class _Inversion:
             possible &= bits.substr(size) == "0" * rest
         if isinstance(self.channel, Subsets):
             possible &= bits.replace("0", "").length() == self.channel.chosen
-        crossed = self._totalled(counted, possible).filter(possible).cross_join(self._places(_VALUES, self.values))
-        return self._supported(crossed, crossed.bits.substr(crossed.place, 1) == "1")
+        counted = self._totalled(counted, possible).filter(possible)
+        crossed = counted.cross_join(self._places(_VALUES, self.values))
+        return crossed, crossed.bits.substr(crossed.place, 1) == "1"
 
-    def _hashes(self) -> Table:
-        """Return the sums of the hashes of each value: the symbol of each value under each seed is a part of a text."""
+    def _hashes(self) -> tuple[Table, Value]:
+        """Return possible hashes and values, and whether a hash is that of the value: all under one seed are a text."""
         channel: Any = self.channel
-        counted, (seed, symbol) = self._cells()
-        symbols, size = channel.response.size, len(self.values)
+        (counted, symbols), size = self._possible_hashes(), len(self.values)
         width = len(str(symbols - 1))
         if channel.seeds * size * width > _MOST_SYMBOLS:
             raise _too_large(f"{_MOST_SYMBOLS:,} symbols of hashes")
@@ -321,11 +480,16 @@ class _Inversion:
         lines = ("".join(f"{y:0{width}}" for y in row) for row in supports.argmax(axis=1).tolist())
         kinds = {"number": "int64", "symbols": "string"}
         hashes = self._constant("ldp_hashes", kinds, map(_converted, enumerate(lines)))
+        crossed = counted.join(hashes, "number").cross_join(self._places(_VALUES, self.values))
+        return crossed, crossed.symbols.substr(crossed.place * width, width).cast("int64") == crossed.y
+
+    def _possible_hashes(self) -> tuple[Table, int]:
+        """Return the sums of each possible hash, its seed as ``number`` and ``y``, and how many symbols there are."""
+        channel: Any = self.channel
+        counted, (seed, symbol) = self._cells()
         counted = counted.mutate(number=seed, y=symbol)
-        possible = counted.number.between(0, channel.seeds - 1) & counted.y.between(0, symbols - 1)
-        crossed = self._totalled(counted, possible).filter(possible).join(hashes, "number")
-        crossed = crossed.cross_join(self._places(_VALUES, self.values))
-        return self._supported(crossed, crossed.symbols.substr(crossed.place * width, width).cast("int64") == crossed.y)
+        possible = counted.number.between(0, channel.seeds - 1) & counted.y.between(0, channel.response.size - 1)
+        return self._totalled(counted, possible).filter(possible), channel.response.size
 
     def _supported(self, crossed: Table, supported: Value) -> Table:
         sums = {name: crossed[name].max() for name in _GROUP}
@@ -335,17 +499,26 @@ class _Inversion:
     def _solved(self, table: Table) -> Table:
         """Return the inversion of a channel by its inverse as a table."""
         operator = operator_of(self.certified.mechanism)
-        if operator.inputs * operator.outputs > _MOST_CHANCES:
-            raise _too_large(f"{_MOST_CHANCES:,} probabilities")
-        operator.check_condition()
-        inverse = np.asarray(operator.inverse)
-        rows = ((*_converted((y, x)), _number(float(inverse[y, x]))) for y, x in np.ndindex(inverse.shape))
-        links = self._constant("ldp_inverse", {"report": "int64", "target": "int64", "weight": "float64"}, rows)
+        links = self._links(lambda: operator.inverse)
         joined = table.mutate(s=table.weights / table.total).join(links, table.place == links.report)
         each = joined.group_by([*self.keys, "target"])
         table = each.aggregate(inverted=(joined.s * joined.weight).sum(), **{name: joined[name].max() for name in _GROUP})
         table = table.rename(place="target")
         return table.mutate(inverted=table.inverted / table.inverted.sum().over(self._all())) if operator.scaled else table
+
+    def _links(self, inverted: Callable[[], Any]) -> Table:
+        """Return the table of an inverse: its ``weight`` for each report and target."""
+        inverse = self._inverse(inverted)
+        rows = ((*_converted((y, x)), _number(float(inverse[y, x]))) for y, x in np.ndindex(inverse.shape))
+        return self._constant("ldp_inverse", {"report": "int64", "target": "int64", "weight": "float64"}, rows)
+
+    def _inverse(self, inverted: Callable[[], Any]) -> np.ndarray:
+        """Return an inverse of the channel, which must not be too large, or too close to none."""
+        operator = operator_of(self.certified.mechanism)
+        if operator.inputs * operator.outputs > _MOST_CHANCES:
+            raise _too_large(f"{_MOST_CHANCES:,} probabilities")
+        operator.check_condition()
+        return np.asarray(inverted())
 
     def _projected(self, table: Table) -> Table:
         """Return the nearest distribution, ``inside``, and the rank ``m`` of each value in its group."""

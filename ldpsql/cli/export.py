@@ -111,6 +111,8 @@ def export_sql(
     column: Annotated[str, typer.Option("--column", "-c", help="The column of reports.")] = "report",
     counts: Annotated[str, typer.Option(help="The column of the number of each report, if the table has counts.")] = "",
     weight: Annotated[str, typer.Option(help="The column of the weights of the rows, if they have any.")] = "",
+    question: Annotated[str, typer.Option(help="What it answers: shares (the default), or the mean of the values.")] = "",
+    outcome: Annotated[str, typer.Option(help="A raw column, whose mean for each value the query returns.")] = "",
     by: ByOption = None,
     name: Annotated[str, typer.Option(help="The name of a view; by default a query is written.")] = "",
     macro: Annotated[str, typer.Option(help="The name of a macro of dbt, for adapters of these dialects.")] = "",
@@ -138,8 +140,9 @@ def export_sql(
             "--macro city_shares --table reports, without --name",
         )
     place = f"ldp_{token_hex(8)}" if macro else table  # in no other text of a query
-    source = ReportTable(place, column, counts, weight, tuple(by or ()))
-    queries = {one: query(made, source, one, name) for one in dialects}
+    source = ReportTable(place, column, counts, weight, tuple(by or ()), outcome)
+    question = question or ("outcome" if outcome else "shares")
+    queries = {one: query(made, source, one, name, question) for one in dialects}
     text = _macro(macro, table, place, queries) if macro else queries[dialects[0]]
     if output is not None and output.suffix != ".sql":  # a database would be overwritten
         raise DestinationRefused("the name of the file must end in .sql", "run it in the database that holds the reports")

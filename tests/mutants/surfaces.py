@@ -101,6 +101,27 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/bulk/views.py",
+        "half=table.top * table.bottom - table.both * z * z",
+        "half=table.top * table.bottom",
+        "exported intervals of outcomes leave out that sums and weights go together",
+        "tests/test_relational.py::test_outcomes_of_duckdb_are_those_of_ldpsql",
+    ),
+    Mutant(
+        "ldpsql/bulk/views.py",
+        "m * table.wwx * 2",
+        "m * table.wwx",
+        "exported errors of means are too large",
+        "tests/test_relational.py::test_means_are_those_of_ldpsql_if_no_share_is_below_zero",
+    ),
+    Mutant(
+        "ldpsql/bulk/backends.py",
+        '"refused": used.ifelse(fits.ifelse(0, 1), 0).sum(),',
+        '"refused": used.ifelse(0, 0).sum(),',
+        "sums in an engine of Ibis take text and negative weights",
+        "tests/test_backends.py::test_a_raw_column_or_a_weight_of_other_things_than_numbers_is_refused",
+    ),
+    Mutant(
+        "ldpsql/bulk/views.py",
         ".length() == self.channel.chosen",
         ".length() >= 0",
         "exported SQL counts subsets of another size",

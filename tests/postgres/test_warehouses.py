@@ -116,6 +116,24 @@ def test_a_view_returns_the_inversion_of_ldpsql(engine: str, text: str, weight: 
     exported.check(text, weight, _rows(engine, exported.reports(text)[0], exported.view(text, engine, weight)))
 
 
+@pytest.mark.parametrize("engine", ["clickhouse", "datafusion"])
+@pytest.mark.parametrize(("text", "weight", "question"), exported.QUESTIONS)
+def test_means_and_outcomes_are_those_of_ldpsql(engine: str, text: str, weight: str | None, question: str) -> None:
+    rows = _rows(engine, exported.reports(text)[0], exported.view(text, engine, weight, question))
+    exported.check_question(text, weight, question, rows)
+
+
+@pytest.mark.parametrize(("text", "weight", "question"), exported.QUESTIONS)
+def test_means_and_outcomes_of_postgresql_are_those_of_ldpsql(postgres: Any, text: str, weight: str, question: str) -> None:
+    in_postgres(postgres, exported.reports(text)[0])
+    postgres.raw_sql("ALTER TABLE counted RENAME TO exported; DROP VIEW IF EXISTS shares").close()
+    postgres.raw_sql(exported.view(text, "postgres", weight, question)).close()
+    with postgres.con.cursor() as cursor:
+        rows = cursor.execute("SELECT * FROM shares").fetchall()
+    postgres.raw_sql("DROP TABLE exported CASCADE").close()
+    exported.check_question(text, weight, question, rows)
+
+
 @pytest.mark.parametrize(("text", "weight"), [asked for asked in exported.ASKED if asked[1]])
 def test_a_weighted_view_of_postgresql_returns_the_inversion_of_ldpsql(postgres: Any, text: str, weight: str) -> None:
     in_postgres(postgres, exported.reports(text)[0])
