@@ -14,6 +14,8 @@ import pytest
 import ldpsql
 from ldpsql.bulk import backends
 from ldpsql.errors import BadCounts, FetchedReports, OtherMechanism, SourceRefused, UnknownName
+from ldpsql.functions import registry
+from ldpsql.registry.fingerprint import fingerprint
 from tests.warehouses import CITY, answers, differences, flat_reports, repeated_differences, reports
 
 
@@ -67,7 +69,7 @@ def test_each_question_is_one_query_that_returns_counts_or_sums() -> None:
     table.get_backend().con.set_trace_callback(statements.append)
     list(differences(table))
     list(differences(table, "FURTHER"))
-    selects = [text for text in statements if text.startswith("SELECT")]
+    selects = [text for text in statements if text.startswith("SELECT") and '"reports"' in text]
     assert len(selects) == len(answers()) + len(answers("FURTHER"))
     assert sum("GROUP BY" not in text for text in selects) == 1  # a logistic regression needs the rows
 
@@ -153,6 +155,21 @@ def test_recorded_mechanisms_are_read_from_comments_and_types() -> None:
     assert ldpsql.estimate(table.filter(table.city == "a"), column="city").diagnosis.reports > 0
     with pytest.raises(OtherMechanism):
         ldpsql.estimate(table, "krr(2, ['a', 'b'])", column="city")
+
+
+@pytest.mark.parametrize("make", [in_duckdb, in_polars, in_sqlite])
+def test_a_constant_column_records_the_mechanism_also_of_a_selection(make: Callable[[pa.Table], Any]) -> None:
+    one, other = (fingerprint(registry().mechanism(f"krr({epsilon}, ['a', 'b'])")) for epsilon in (1, 2))
+    rows = {"city": ["a", "b"] * 50, "city_drawn_by": [one] * 60 + [other] * 40, "day": [1] * 60 + [2] * 40}
+    table = make(pa.table(rows))
+    first = table.filter(table.day == 1)
+    assert ldpsql.estimate(first, column="city").diagnosis.record == "recorded"
+    with pytest.raises(OtherMechanism):
+        ldpsql.estimate(first, "krr(2, ['a', 'b'])", column="city")
+    with pytest.raises(OtherMechanism, match="several"):
+        ldpsql.estimate(table, column="city")
+    moved = first.rename(town="city", town_drawn_by="city_drawn_by")
+    assert ldpsql.estimate(moved, column="town", by="day").to_arrow()["n"].to_pylist() == [60, 60]
 
 
 def test_reports_that_all_differ_come_with_a_warning_that_has_their_number(monkeypatch: pytest.MonkeyPatch) -> None:

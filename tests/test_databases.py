@@ -50,6 +50,9 @@ def test_reports_go_from_a_table_to_a_table_and_are_estimated_there(people: str)
     table = backend.table("reports")
     for column, mechanism in columns.items():
         assert ldpsql.estimate(table, mechanism, column=column).diagnosis.reports == 3000
+        assert ldpsql.estimate(table, column=column).diagnosis.record == "recorded"
+        with pytest.raises(OtherMechanism):
+            ldpsql.estimate(table, "krr(2, ['a', 'b', 'c'])", column=column)
     backend.disconnect()
 
 

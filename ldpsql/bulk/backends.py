@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from ldpsql.bulk.columns import drawn_apart
+from ldpsql.bulk.databases import RECORDS
 from ldpsql.bulk.sources import check_columns
 from ldpsql.domains.columns import family, is_record, plain, with_nulls
 from ldpsql.errors import FetchedReports, LdpError, SourceRefused
@@ -38,6 +39,9 @@ _MANY = 100_000  # combinations from which on a warning follows if they are at l
 _ROWS_AT_ONCE = 1 << 16
 _DEGREES = ((1, 2), (2, 4))  # of the sums of raw columns: the power of the weight, and how many factors a product has
 _SUM = "s{}_{}"
+_DRAWN_BY = "_drawn_by"  # the end of the name of a column that records the mechanism, for engines without comments
+_FIRST = ("seed", "key", "level")  # the first of the columns of a report that is spread
+_MOST_RECORDS = 1000
 PART = "c{}"  # the columns of the query: in some engines, names do not differ by their case
 
 
@@ -48,44 +52,62 @@ def is_expression(data: object) -> TypeGuard[Table]:
 
 
 def recorded_in(table: Table, column: str) -> Fingerprints | None:
-    """Return the fingerprints of a column of reports, from its type or from the comments of the tables that it may come from.
+    """Return the fingerprints of a column of reports, which its type, a column next to it or a comment of its table records.
 
-    Returns None if nothing records them: the engine has no comments, or not on these columns.
+    The column next to it is named after it, ``city_drawn_by``. Comments are those of the tables that the column may come from.
+    Returns None if nothing records them.
     """
     kind = table[column].type() if column in table.columns else None
     if kind is not None and kind.is_struct() and is_record(kind.to_pyarrow()):
         return of_text(kind.names[0])
     import ibis.expr.operations as ops  # noqa: PLC0415  # an extra, imported by the user of such a table
 
-    backend, found = _backend(table), NONE
-    comments = _COMMENTS.get(backend.name)
-    if comments is None:
-        return None
-    for base in table.op().find(ops.DatabaseTable):
-        wanted = {"column": column, "table": base.name, "schema": base.namespace.database}
-        literals = {name: exp.convert(text).sql(dialect=backend.dialect) for name, text in wanted.items()}
-        with _asking(table):
-            result = base.source.raw_sql(comments.format(**literals))
-            rows = result.result_rows if hasattr(result, "result_rows") else result.fetchall()
-        found = found.union(*(of_text(text) for (text,) in rows))
+    found, beside = NONE, f"{column}{_DRAWN_BY}"
+    names = [column] if column in table.columns else [f"{column}_{field}" for field in _FIRST]
+    with _asking(table):
+        if beside in table.columns:
+            written = _fetched(table.select(c0=table[beside].cast("string")).distinct().limit(_MOST_RECORDS))
+            found = found.union(*map(of_text, written.column(0).to_pylist()))
+        for base in table.op().find(ops.DatabaseTable):
+            found = found.union(*map(of_text, _remarks(base, names)))
     return found or None
+
+
+def _remarks(base: Any, columns: Sequence[str]) -> list[str | None]:
+    """Return what a table of a backend records of columns: comments, metadata of Spark, the lines of `perturb` in SQLite."""
+    backend = base.source
+    if backend.name == "pyspark":
+        fields = backend._session.table(".".join(f"`{part}`" for part in [*_path(base), base.name])).schema
+        return [field.metadata.get(KEY[:-1]) for field in fields if field.name in columns]
+    if backend.name not in _COMMENTS or (backend.name == "sqlite" and RECORDS not in backend.list_tables()):
+        return []
+    wanted = {"table": base.name, "schema": base.namespace.database}
+    literals = {name: exp.convert(text).sql(dialect=backend.dialect) for name, text in wanted.items()}
+    named = ", ".join(exp.convert(name).sql(dialect=backend.dialect) for name in columns)
+    result = backend.raw_sql(_COMMENTS[backend.name].format(columns=named, **literals))
+    return [text for (text,) in (result.result_rows if hasattr(result, "result_rows") else result.fetchall())]
+
+
+def _path(base: Any) -> list[str]:
+    return [part for part in (base.namespace.catalog, base.namespace.database) if part]
 
 
 _COMMENTS = {
     "duckdb": (
-        "SELECT comment FROM duckdb_columns() WHERE table_name = {table} AND column_name = {column} "
+        "SELECT comment FROM duckdb_columns() WHERE table_name = {table} AND column_name IN ({columns}) "
         "AND schema_name = coalesce({schema}, current_schema())"
     ),
     "postgres": (
         "SELECT d.description AS comment FROM pg_catalog.pg_description AS d JOIN pg_catalog.pg_attribute AS a "
         "ON a.attrelid = d.objoid AND a.attnum = d.objsubid JOIN pg_catalog.pg_class AS c ON c.oid = a.attrelid "
         "JOIN pg_catalog.pg_namespace AS s ON s.oid = c.relnamespace WHERE d.classoid = 'pg_catalog.pg_class'::regclass "
-        "AND c.relname = {table} AND a.attname = {column} AND s.nspname = coalesce({schema}, current_schema())"
+        "AND c.relname = {table} AND a.attname IN ({columns}) AND s.nspname = coalesce({schema}, current_schema())"
     ),
     "clickhouse": (
-        "SELECT comment FROM system.columns WHERE table = {table} AND name = {column} "
+        "SELECT comment FROM system.columns WHERE table = {table} AND name IN ({columns}) "
         "AND database = coalesce({schema}, currentDatabase())"
     ),
+    "sqlite": f"SELECT record FROM {RECORDS} WHERE table_name = {{table}} COLLATE NOCASE AND column_name IN ({{columns}})",  # noqa: S608
 }
 
 
@@ -133,6 +155,8 @@ def counted_there(
     alone = made[columns[0]] if len(columns) == 1 else None  # several columns are a row, of which none need be reported
     there = np.ones(len(fetched), dtype=np.bool_) if alone is None else alone.is_valid().to_numpy(zero_copy_only=False)
     _warn(table, fetched.column("n").filter(pa.array(there)))
+    if alone is not None and isinstance(drew, Mechanism):
+        _check_empty(alone, certify(drew).reports)
     if raw:
         of = alone if alone is not None else pa.StructArray.from_arrays([made[name] for name in columns], columns)
         made[N] = _moments(fetched, of, raw)
@@ -172,6 +196,18 @@ def rows_there(
     _check_few(len(fetched), "rows")
     _warn(table, pa.chunked_array([pa.array(np.ones(len(fetched)))]))
     return pa.table(_made(fetched, others, forms, parts), metadata=_metadata(records))
+
+
+def _check_empty(reports: pa.Array, possible: Any) -> None:
+    """Refuse reports that the engine may have changed: some store an empty string as NULL."""
+    kind = type_of(possible)
+    if not reports.null_count or not pa.types.is_string(kind) or family(reports.type) != "text":
+        return
+    if possible.locate(pa.array([""])).is_valid()[0].as_py() and not pc.any(pc.equal(reports, "")).as_py():
+        raise SourceRefused(
+            "some reports are NULL, and none is the empty string, which the engine may store as NULL",
+            "leave out rows without a report if there are any, or declare another value in place of the empty string",
+        )
 
 
 def _check_few(number: int, what: str) -> None:

@@ -37,7 +37,7 @@ from ldpsql.registry.agreement import agree, of_text
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.reports import HashReports, SetReports, SymbolReports
 
-_RECORDS = "ldpsql_records"  # the table of SQLite for what other engines keep in comments
+RECORDS = "ldpsql_records"  # the table of SQLite for what other engines keep in comments
 _REMARK = "ldpsql release "
 _TYPED = "cast it in a view: CREATE VIEW readable AS SELECT amount::double precision AS amount, city::text AS city FROM people"
 
@@ -326,25 +326,25 @@ class SQLite(Database):
         return dotted([self.file.resolve().stem.casefold(), "main", self.path[-1].casefold()])
 
     def records(self, con: Any, column: str = "") -> str:
-        """Return the lines of `_RECORDS`."""
-        if not rows_of(con, f"SELECT name FROM sqlite_master WHERE name = '{_RECORDS}'"):  # noqa: S608
+        """Return the lines of `RECORDS`."""
+        if not rows_of(con, f"SELECT name FROM sqlite_master WHERE name = '{RECORDS}'"):  # noqa: S608
             return ""
         place = f"({text_literal(self.path[-1])}, {text_literal(column)})"
-        query = f"SELECT record FROM {_RECORDS} WHERE (table_name, column_name) = {place}"  # noqa: S608  # quoted
+        query = f"SELECT record FROM {RECORDS} WHERE (table_name, column_name) = {place}"  # noqa: S608  # quoted
         return "\n".join(text for (text,) in rows_of(con, query))
 
     def record(self, con: Any, text: str, column: str = "") -> None:
-        """Write a line of `_RECORDS`, instead of an earlier one."""
-        run(con, f"CREATE TABLE IF NOT EXISTS {_RECORDS} (table_name TEXT, column_name TEXT, record TEXT)")
+        """Write a line of `RECORDS`, instead of an earlier one."""
+        run(con, f"CREATE TABLE IF NOT EXISTS {RECORDS} (table_name TEXT, column_name TEXT, record TEXT)")
         table, name = text_literal(self.path[-1]), text_literal(column)
-        run(con, f"DELETE FROM {_RECORDS} WHERE table_name = {table} AND column_name = {name}")  # noqa: S608
-        run(con, f"INSERT INTO {_RECORDS} VALUES ({table}, {name}, {text_literal(text)})")  # noqa: S608
+        run(con, f"DELETE FROM {RECORDS} WHERE table_name = {table} AND column_name = {name}")  # noqa: S608
+        run(con, f"INSERT INTO {RECORDS} VALUES ({table}, {name}, {text_literal(text)})")  # noqa: S608
 
     def tokens(self, con: Any) -> set[str]:
-        """Return the tokens in `_RECORDS` of tables that exist; those of a renamed table are not found."""
-        if not rows_of(con, f"SELECT name FROM sqlite_master WHERE name = '{_RECORDS}'"):  # noqa: S608
+        """Return the tokens in `RECORDS` of tables that exist; those of a renamed table are not found."""
+        if not rows_of(con, f"SELECT name FROM sqlite_master WHERE name = '{RECORDS}'"):  # noqa: S608
             return set()
-        return _tokens(text for (text,) in rows_of(con, f"SELECT record FROM {_RECORDS} WHERE column_name = ''"))  # noqa: S608
+        return _tokens(text for (text,) in rows_of(con, f"SELECT record FROM {RECORDS} WHERE column_name = ''"))  # noqa: S608
 
     def stamp(self, con: Any) -> object:
         """Return the version of the file."""

@@ -121,6 +121,13 @@ MUTANTS = (
         "tests/test_backends.py::test_a_raw_column_or_a_weight_of_other_things_than_numbers_is_refused",
     ),
     Mutant(
+        "ldpsql/bulk/backends.py",
+        "        if beside in table.columns:",
+        "        if False:",
+        "a column that records the mechanism is not read",
+        "tests/test_backends.py::test_a_constant_column_records_the_mechanism_also_of_a_selection",
+    ),
+    Mutant(
         "ldpsql/bulk/views.py",
         ".length() == self.channel.chosen",
         ".length() >= 0",

@@ -25,9 +25,9 @@ def call(*command: str) -> str:
 
 
 @contextmanager
-def running() -> Iterator[str]:
+def running(name: str = "postgres") -> Iterator[str]:
     """Run a server that listens on a socket in its folder only, within a ``with`` block, and yield the folder."""
-    folder = Path("/tmp") / f"ldpsql-postgres-{os.getpid()}"  # a socket needs a short path
+    folder = Path("/tmp") / f"ldpsql-{name}-{os.getpid()}"  # a socket needs a short path
     folder.mkdir(mode=0o700)
     if getpass.getuser() == "root":
         shutil.chown(folder, "postgres")

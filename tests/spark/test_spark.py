@@ -99,6 +99,15 @@ def test_a_table_of_ibis_on_spark_gives_the_answers_of_duckdb(spark: SparkSessio
     assert list(repeated_differences(table)) == [0.0]
 
 
+def test_a_table_of_ibis_on_spark_reads_what_perturb_recorded(spark: SparkSession, people: str, tmp_path: Path) -> None:
+    made = ldp_spark.perturb(spark.read.parquet(people), {"city": MECHANISMS["krr"]}, str(tmp_path / "reports"))
+    made.createOrReplaceTempView("recorded")
+    table = pytest.importorskip("ibis").pyspark.connect(spark).table("recorded")
+    assert ldpsql.estimate(table, column="city").to_arrow().equals(ldp_spark.estimate(made, column="city").to_arrow())
+    with pytest.raises(OtherMechanism):
+        ldpsql.estimate(table, MECHANISMS["krr"].replace("epsilon=1", "epsilon=2"), column="city")
+
+
 def test_what_was_written_stays_when_it_is_read_again(spark: SparkSession, people: str, tmp_path: Path) -> None:
     made = ldp_spark.perturb(spark.read.parquet(people), {"city": MECHANISMS["krr"]}, str(tmp_path / "reports"))
     first, again = (ldp_spark.counts(made, "city").to_arrow() for _ in range(2))
