@@ -222,6 +222,16 @@ def test_a_run_of_nobody_costs_nothing_and_may_be_repeated_before_and_after_othe
         ldpsql.perturb_table(con, pl.DataFrame(schema={"id": pl.Int64, "city": pl.Float64}), "other", COLUMNS, charge=charge)
 
 
+def test_a_spent_budget_names_the_reports_that_used_it_and_renames_no_file(by_user: Ledger, tmp_path: Path) -> None:
+    con, charge = duckdb.connect(), Charge(by_user, "people", user="id")
+    for day in (1, 2):
+        ldpsql.perturb_copy(con, PEOPLE, tmp_path / f"{day}.parquet", COLUMNS, charge=charge)
+    with pytest.raises(BudgetExceeded, match=r"published at \S+2\.parquet before") as refused:
+        ldpsql.perturb_copy(con, PEOPLE, tmp_path / "3.parquet", COLUMNS, charge=charge)
+    assert "RENAME" not in str(refused.value)
+    assert "wait for the next window" in str(refused.value)
+
+
 def test_a_column_alone_cannot_be_charged_by_user(by_user: Ledger) -> None:
     with pytest.raises(InvalidParameter, match="a single column has no user ids"):
         ldpsql.perturb(PEOPLE["city"], CITY, charge=Charge(by_user, "people", user="id"))

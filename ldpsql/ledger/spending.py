@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.engine.identity import alike, without_secrets
+from ldpsql.engine.identity import alike, is_path, without_secrets
 from ldpsql.errors import BudgetExceeded, UnfinishedRun
 from ldpsql.ledger.entries import STATE, Request, is_ahead, release_of, was_drawn
 from ldpsql.ledger.file import CHARGED, PERSON, load, store
@@ -269,7 +269,10 @@ def explained(db: sqlite3.Connection, request: Request, token: str, refusal: Bud
 
 
 def _renamed(db: sqlite3.Connection, request: Request, refusal: BudgetExceeded) -> BudgetExceeded:
-    """Return a refusal that names where reports were published before if none were published at the destination."""
+    """Return a refusal that names where reports were published before if none were published at the destination.
+
+    A file is of a day, or of another run; a table may be the same one under another name.
+    """
     places = [
         without_secrets(place)
         for (place,) in db.execute(
@@ -280,8 +283,8 @@ def _renamed(db: sqlite3.Connection, request: Request, refusal: BudgetExceeded) 
     ]
     if not places or request.name.destination in places:
         return refusal
+    rename = "if a model or table was renamed, rename the table of its reports as well: ALTER TABLE {} RENAME TO its new name"
     return BudgetExceeded(
         f"{refusal.message}; reports were published at {places[-1]} before, and none at {request.name.destination}",
-        "use those reports; if a model or table was renamed, rename the table of its reports as well: "
-        f"ALTER TABLE {places[-1]} RENAME TO its new name",
+        f"use those reports; {'wait for the next window' if is_path(places[-1]) else rename.format(places[-1])}",
     )
