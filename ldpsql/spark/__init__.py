@@ -203,11 +203,13 @@ def charged(
     users = _users(frame, charge.user)
     rows = None if users is not None else frame.count()
     check_values(frame, projection)
-    release = charge.always(projection.uncertified, destination, users, rows)
+    of_nobody = users is not None and not len(users)
+    releases = [] if of_nobody else [charge.always(projection.uncertified, destination, users, rows)]
     yield
     if users is not None and (new := others(users, _users(frame, charge.user))):
         raise _changed(f"rows of {new} users")
-    charge.ledger.publish(release)
+    for release in releases:
+        charge.ledger.publish(release)
 
 
 @contextmanager
@@ -474,7 +476,8 @@ def perturb(
         user: the column of user ids of permanent reports; by default that of the charge.
 
     Raises:
-        SparkRefused: if speculation could draw a report twice, the reports have no type in Spark, or the frame reads ``into``.
+        SparkRefused: if speculation could draw a report twice, the reports have no type in Spark, the name of a column has a
+            dot, or the frame reads ``into``.
         DestinationExists: if something is at ``into``, and ``replace`` is not set.
         UnknownName, SourceRefused: if a column is missing, or occurs twice.
         BudgetExceeded: if somebody's budget would be exceeded; then nothing is drawn.
@@ -492,7 +495,11 @@ def perturb(
     file = key_file(charge, permanent=permanent, key=key, user=user)
     projection = Projection.of(chosen.mechanisms, chosen.keep, file.permanent() if file else None)
     chosen.check(projection, charge)
-    selected = frame.select(*projection.read(frame.columns))
+    read = projection.read(frame.columns)
+    if dotted := [name for name in read if "." in name]:
+        hint = f"rename it: frame.withColumnRenamed('{dotted[0]}', '{dotted[0].replace('.', '_')}')"
+        raise SparkRefused("Spark gives Python workers no column with a dot in its name", hint)
+    selected = frame.select(*read)
     # The name of a column that is not among these, even if Spark ignores case.
     sorting = None if order == "keep" else max((name.lower() for name in selected.columns), key=len) + "_key"
     drawn, destination = _drawn(selected, projection, sorting, file), Destination(session, into)

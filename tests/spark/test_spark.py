@@ -275,9 +275,18 @@ def test_a_value_outside_of_the_domain_charges_nobody(spark: SparkSession, peopl
 def test_users_are_charged_for_each_of_their_rows(spark: SparkSession, people: str, tmp_path: Path) -> None:
     frame = spark.read.parquet(people).limit(1000).selectExpr("id % 500 AS id", "city")
     ledger = Ledger.open(tmp_path / "users.ledger", Policy(epsilon_budget=2, privacy_unit="id"))
-    charge = Charge(ledger, "people", user="id")
-    ldp_spark.perturb(frame, {"city": MECHANISMS["krr"]}, str(tmp_path / "reports"), charge=charge)
+    charge, city = Charge(ledger, "people", user="id"), {"city": MECHANISMS["krr"]}
+    assert ldp_spark.perturb(frame.where("false"), city, str(tmp_path / "nobody"), charge=charge).count() == 0
+    assert ledger.history() == []
+    ldp_spark.perturb(frame, city, str(tmp_path / "reports"), charge=charge)
     assert [(balance.people, balance.spent) for balance in ledger.balances()] == [(500, "2")]
+
+
+def test_a_column_with_a_dot_in_its_name_is_refused_in_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(3).selectExpr("'Lima' AS city", "id AS `a.b`")
+    ldp_spark.perturb(frame, {"city": MECHANISMS["krr"]}, str(tmp_path / "without"))
+    with pytest.raises(SparkRefused, match=r"dot in its name.*'a\.b', 'a_b'"):
+        ldp_spark.perturb(frame, {"city": MECHANISMS["krr"]}, str(tmp_path / "with"), keep=["a.b"])
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
