@@ -70,6 +70,75 @@ def test_a_prior_that_leaves_nothing_to_report_is_refused() -> None:
         certify(registry().mechanism("optimal(1, ['a', 'b'], [100, 1])"))
 
 
+# --- mutual information at an expected loss ---
+
+
+def informed(epsilon: str, distortion: float, name: str = "optimal", **options: Any) -> Any:
+    """The channel with the least information, for the distances of six values and falling shares."""
+    spec = {"mechanism": name, "epsilon": epsilon, "domain": LISTED, "prior": PRIORS["falling"], **options}
+    return registry().mechanism({**spec, "loss": LOSSES["distance"].tolist(), "distortion": distortion})
+
+
+def information(chances: NDArray[np.float64], shares: NDArray[np.float64]) -> float:
+    """Mutual information in nats."""
+    return float((shares[:, None] * chances * np.log(chances / (shares @ chances))).sum())
+
+
+@pytest.mark.parametrize("slope", [1.0, 1.5, 2.0])
+def test_the_least_information_is_on_the_rate_distortion_curve_if_epsilon_does_not_bind(slope: float) -> None:
+    """Blahut's iteration gives points of the curve: loss and information at a slope."""
+    shares, weight = np.array(PRIORS["falling"]) / 22, np.exp(-slope * LOSSES["distance"])
+    reports = np.full(SIZE, 1 / SIZE)
+    for _ in range(3000):
+        chances = np.maximum(weight * reports, 1e-300)
+        chances /= chances.sum(axis=1, keepdims=True)
+        reports = shares @ chances
+    loss = float((costs("falling", "distance") * chances).sum())
+    mechanism = informed("16", loss)
+    certify(mechanism)  # raises if the channel is above its claim
+    least, bound = mechanism.bounds()
+    assert bound <= information(chances, shares) * (1 + 1e-9)
+    assert least == pytest.approx(information(chances, shares), rel=1e-4)
+    assert (costs("falling", "distance") * mechanism.channel().probabilities()).sum() <= loss
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "far"),
+    [(informed("1.5", 1.1), 1 - np.eye(SIZE)), (informed("0.7", 0.9, "optimal_metric", columns=SIZE), LOSSES["distance"])],
+    ids=["epsilon", "metric"],
+)
+def test_no_channel_of_this_privacy_and_loss_has_less_information(mechanism: Any, far: NDArray[np.float64]) -> None:
+    """Mixing the channel with any other one of this privacy and loss, found by linear programmes, never lowers it."""
+    shares, cost = np.array(PRIORS["falling"]) / 22, costs("falling", "distance")
+    certify(mechanism)
+    chances = enumerated(mechanism).probabilities
+    least, bound = mechanism.bounds()
+    assert least * (1 - 2e-3) < bound <= least == pytest.approx(information(np.maximum(chances, 1e-300), shares))
+    epsilon = float(mechanism.epsilon)
+    rows = [
+        np.kron(np.eye(SIZE)[x] - np.exp(epsilon * far[x, other]) * np.eye(SIZE)[other], report)
+        for x, other in product(range(SIZE), repeat=2) if x != other for report in np.eye(SIZE)
+    ]  # fmt: skip
+    even = 0.999 * chances + 0.001 / SIZE  # the slope is finite also for rare reports
+    slope = shares[:, None] * np.log(even / (shares @ even))
+    down = linprog(
+        slope.ravel(), A_ub=[*rows, cost.ravel()], b_ub=[0.0] * len(rows) + [mechanism.distortion],
+        A_eq=np.kron(np.eye(SIZE), np.ones(SIZE)), b_eq=np.ones(SIZE),
+    )  # fmt: skip
+    other = down.x.reshape(SIZE, SIZE)
+    for part in (1e-3, 0.01, 0.1, 1.0):
+        mixed = np.maximum((1 - part) * chances + part * other, 1e-300)
+        assert information(mixed, shares) >= least * (1 - 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("distortion", "words"), [(1.6, "the same report for every value"), (0.1, "so small an expected loss")]
+)
+def test_an_expected_loss_that_needs_no_report_or_that_none_has_is_refused(distortion: float, words: str) -> None:
+    with pytest.raises(InvalidParameter, match=words):
+        certify(informed("1", distortion))
+
+
 # --- optimal_metric ---
 
 LINE = np.abs(AT[:, None] - AT).astype(np.float64)

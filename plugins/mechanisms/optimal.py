@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import exp
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,11 +41,19 @@ _SLACK = 1e-6  # of the ratios, for the tolerance of the solver
 _READINGS = 65  # twice as many lower the variance of a mean by a thousandth
 _LARGEST = 16  # the solver's tolerance is 1e-7, about e^-16
 _PROGRAMME = Cost(1e-4, 2000)  # for each pair of values
-_METRIC = Cost(1.2e-8, 0.1)  # for the fourth power of the number of values
+_METRIC = Cost(1.4e-8, 0.05)  # for the fourth power of the number of values
+_INFORMATION = Cost(4e-5, 120)  # for each report and pair of values
 _MINUTES = 600.0  # seconds that a programme of many values may take
 _DETOUR = 1.01  # pairs of values that are nearly on the way to each other are left to the others
 _START = 0.45  # of epsilon: below 1/2, weights by distance keep epsilon when they are scaled to sum to 1
-_STEPS, _GAP, _NEARLY = 200, 1e-5, 0.99  # of the interior-point method: the most steps, the gap, how far to go to the boundary
+_ROOM, _GHOST = 1e-5, 1e-9  # of the expected loss, for rounding; a share of reports that are left out
+_DAMPED = 1e-13  # of the curvature, which doubles can hardly tell from none in some direction
+_STEPS, _GAP, _NEARLY, _CAREFUL = (
+    200,
+    1e-5,
+    0.99,
+    0.9,
+)  # of the interior-point method: the most steps, the gap, how far to go to the boundary
 Floats = NDArray[np.float64]
 
 
@@ -75,8 +83,10 @@ class Optimal(CategoricalMechanism):
     """The epsilon-LDP channel from values to values with the smallest expected loss under a public prior.
 
     The loss of reporting y for x is row x, column y of ``loss``; by default it is 1 for each wrong value. A linear programme
-    finds the channel. `bounds` returns its expected loss and a lower bound on that of any epsilon-LDP channel. The best channel
-    often reports few of the values; then its reports cannot tell every distribution from every other, as `ldp.diagnose` shows.
+    finds the channel. `bounds` returns its expected loss and a lower bound on that of any epsilon-LDP channel. With
+    ``distortion``, the channel has this expected loss and the least mutual information of value and report: Blahut's
+    rate-distortion function under epsilon-LDP, and `bounds` is about the information. The best channel often reports few of
+    the values; then its reports cannot tell every distribution from every other, as `ldp.diagnose` shows.
     If several channels are optimal, another version of SciPy may choose another one: use the same on all machines.
 
     >>> optimal = Optimal(epsilon=1, domain=["a", "b"], prior=[1, 1])
@@ -89,14 +99,23 @@ class Optimal(CategoricalMechanism):
     name = "optimal"
     prior: PriorField = Field(description="shares or counts of the values, public: for example an earlier estimate")
     loss: LossField | None = Field(None, description="loss of each report, one row for each value; by default 1 if it is wrong")
+    distortion: Annotated[NumberField, Field(gt=0)] | None = Field(
+        None, description="expected loss that reports may have; then the channel has the least mutual information at this loss"
+    )
 
     def channel(self) -> DenseChannel:
         """Return the best channel in whole numbers."""
         return from_doubles(varied(self._solved[0]), self.epsilon.value)
 
     def bounds(self) -> tuple[float, float]:
-        """Return the expected loss of the channel, and a lower bound of that of any channel with this epsilon."""
-        return float((self._costs * self.channel().probabilities()).sum()), self._solved[1]
+        """Return the expected loss of the channel, or its information in nats, and a lower bound for any with this epsilon."""
+        chances = self.channel().probabilities()
+        kept = float((self._costs * chances).sum()) if self.distortion is None else information(chances, self._shares)
+        return kept, self._solved[1]
+
+    @cached_property
+    def _shares(self) -> Floats:
+        return shares_of(self.prior, len(self.domain), self.signature())
 
     @cached_property
     def _costs(self) -> Floats:
@@ -104,15 +123,16 @@ class Optimal(CategoricalMechanism):
         size = len(self.domain)
         if self.loss is not None and len(self.loss) != size:
             raise InvalidParameter("the loss must have one row for each value of the domain", self.signature())
-        shares = shares_of(self.prior, size, self.signature())
         check_epsilon(self.name, self.epsilon)
         (_PROGRAMME * size**2).check("the linear programme of this mechanism", "use fewer values")
-        return np.asarray(shares[:, None] * (1.0 - np.eye(size) if self.loss is None else np.array(self.loss)))
+        return np.asarray(self._shares[:, None] * (1.0 - np.eye(size) if self.loss is None else np.array(self.loss)))
 
     @cached_property
     def _solved(self) -> tuple[Floats, float]:
         """The best channel in doubles, and the lower bound."""
         costs, most = self._costs, exp(reduced(self.epsilon.value))
+        if self.distortion is not None:
+            return least_information(costs, self._shares, 1.0 - np.eye(len(costs)), float(self.epsilon), float(self.distortion))
         scale = float(costs.max()) or 1.0
         solved = programme(costs / scale, most)
         return filled(solved.least, costs, most), scale * lower_bound(costs / scale, solved.price, exp(self.epsilon))
@@ -213,6 +233,9 @@ class OptimalMetric(MetricMechanism):
     domain: DomainField = Field(description="the values that may occur, in a fixed order; on a grid, its cells row by row")
     prior: PriorField = Field(description="shares or counts of the values, public: for example an earlier estimate")
     loss: LossField | None = Field(None, description="loss of each report, one row for each value; by default its distance")
+    distortion: Annotated[NumberField, Field(gt=0)] | None = Field(
+        None, description="expected loss that reports may have; then the channel has the least mutual information at this loss"
+    )
 
     def values(self) -> Domain:
         """Return the declared domain."""
@@ -227,8 +250,14 @@ class OptimalMetric(MetricMechanism):
         return from_doubles(varied(self._solved[0]), self.epsilon.value * self.metric().nearest())
 
     def bounds(self) -> tuple[float, float]:
-        """Return the expected loss of the channel, and a lower bound of that of any channel with this privacy."""
-        return float((self._costs * self.channel().probabilities()).sum()), self._solved[1]
+        """Return the expected loss of the channel, or its information in nats, and a lower bound for any with this privacy."""
+        chances = self.channel().probabilities()
+        kept = float((self._costs * chances).sum()) if self.distortion is None else information(chances, self._shares)
+        return kept, self._solved[1]
+
+    @cached_property
+    def _shares(self) -> Floats:
+        return shares_of(self.prior, len(self.domain), self.signature())
 
     @cached_property
     def _costs(self) -> Floats:
@@ -236,8 +265,7 @@ class OptimalMetric(MetricMechanism):
         far = self.metric().matrix()
         if self.loss is not None and len(self.loss) != len(far):
             raise InvalidParameter("the loss must have one row for each value of the domain", self.signature())
-        shares = shares_of(self.prior, len(far), self.signature())
-        return np.asarray(shares[:, None] * (far if self.loss is None else np.array(self.loss)))
+        return np.asarray(self._shares[:, None] * (far if self.loss is None else np.array(self.loss)))
 
     @cached_property
     def _solved(self) -> tuple[Floats, float]:
@@ -250,11 +278,13 @@ class OptimalMetric(MetricMechanism):
             raise InvalidParameter(
                 f"optimal_metric takes an epsilon times the largest distance of at most {_LARGEST}", "use truncated_geometric"
             )
+        if self.distortion is not None:
+            return least_information(costs, self._shares, far, float(self.epsilon), float(self.distortion))
         scale, start = float(costs.max()) or 1.0, np.exp(-_START * float(self.epsilon) * far)
         pairs = Pairs.of(far, float(self.epsilon))
-        rough, bound = interior(costs / scale, pairs, start / start.sum(axis=1, keepdims=True))
+        now, bound = interior(Inside.of(costs / scale, pairs, start / start.sum(axis=1, keepdims=True)))
         most = np.exp((1 - _SLACK) * float(self.epsilon) * far)
-        return private(mixture(columns_near(rough, most), costs, pairs.shortened(far)), most, costs), scale * bound
+        return private(mixture(columns_near(now.table.T, most), costs, pairs.shortened(far)), most, costs), scale * bound
 
 
 @dataclass(frozen=True)
@@ -270,14 +300,17 @@ class Pairs:
     most: Floats
 
     @classmethod
-    def of(cls, far: Floats, epsilon: float) -> Self:
-        """Return the pairs without a way over another value that is less than 1 % longer; all others nearly follow."""
+    def of(cls, far: Floats, epsilon: float, shortest: float = _DETOUR) -> Self:
+        """Return the pairs without a way over another value of less than ``shortest`` times their distance.
+
+        With 1, the ratios of all others follow, and nearly so with a little more.
+        """
         near = np.zeros(far.shape, dtype=bool)
         for x, own in enumerate(far):
-            detour = own[:, None] + far
-            detour[x] = np.inf
-            np.fill_diagonal(detour, np.inf)
-            near[x] = own * _DETOUR <= detour.min(axis=0)
+            over = own[:, None] + far
+            over[x] = np.inf
+            np.fill_diagonal(over, np.inf)
+            near[x] = own * shortest <= over.min(axis=0)
             near[x, x] = False
         first, second = np.nonzero(near)
         return cls(len(far), first, second, np.exp(epsilon * far[first, second]))
@@ -329,15 +362,52 @@ class Inside:
     prices: Floats
     sums: Floats
 
+    @classmethod
+    def of(cls, costs: Floats, pairs: Pairs, start: Floats, *options: Any) -> Self:
+        """Return the channel ``start``, shape (values, reports), before the first step."""
+        left = pairs.left(start.T)
+        prices = float((costs * start).sum()) / left.size / left
+        return cls(costs.T, pairs, start.T, left, prices, np.zeros(len(cls.totals(costs.T, start.T))), *options)
+
     @property
     def cost(self) -> float:
         """The cost of the table."""
-        return float((self.costs * self.table).sum())
+        return float((self.slope() * self.table).sum())
+
+    @property
+    def unmet(self) -> Floats:
+        """What each sum lacks."""
+        return 1.0 - self.totals(self.costs, self.table)
 
     @property
     def bound(self) -> float:
         """A bound below the cost of any channel that keeps the ratios: each value has at least its cheapest report."""
-        return float((self.costs + self.pairs.priced(self.prices)).min(axis=0).sum())
+        return float((self.slope() + self.pairs.priced(self.prices)).min(axis=0).sum())
+
+    def lengths(self, primal: float, dual: float) -> tuple[float, float]:
+        """Return how far to go with the table, and with the prices, out of what leaves all of them positive."""
+        return _NEARLY * primal, _NEARLY * dual
+
+    def slope(self) -> Floats:
+        """Return the derivative of the cost by each probability; the sum of both together is the cost."""
+        return self.costs
+
+    def curvature(self, report: int, weights: Floats) -> Floats:  # noqa: ARG002  # a linear cost has the same for all
+        """Return the second derivatives of the cost and of the weighted ratios by the probabilities of a report."""
+        return self.pairs.curvature(weights)
+
+    @staticmethod
+    def totals(costs: Floats, table: Floats) -> Floats:  # noqa: ARG004
+        """Return the sums that must be 1."""
+        return np.asarray(table.sum(axis=0))
+
+    def paid(self, sums: Floats) -> Floats:
+        """Return what each probability pays at prices of the sums."""
+        return sums
+
+    def joint(self, inverse: Floats) -> Floats:
+        """Return the matrix of the sums from the inverses of the reports."""
+        return np.asarray(inverse.sum(axis=0))
 
     def improved(self) -> Self:
         """Return the next table.
@@ -347,49 +417,145 @@ class Inside:
 
         """
         table, left, prices, steep = self.table, self.left, self.prices, self.prices / self.left
-        unmet, inverse = self.costs + self.pairs.priced(prices) - self.sums, np.empty((*table.shape, table.shape[1]))
+        steepness = self.slope() + self.pairs.priced(prices) - self.paid(self.sums)
+        inverse = np.empty((*table.shape, table.shape[1]))
         for report, weights in enumerate(steep):
-            inverse[report] = inverted(self.pairs.curvature(weights))
-        joint = inverse.sum(axis=0)
+            inverse[report] = inverted(self.curvature(report, weights))
+        joint = self.joint(inverse)
 
         def direction(aimed: Floats) -> tuple[Floats, Floats, Floats, Floats]:
             """Return the steps of table, left, prices and sums that change the products of prices and left by so much."""
-            moved = np.matmul(inverse, (-unmet - self.pairs.priced(aimed / left))[:, :, None])[:, :, 0]
-            shift = np.linalg.solve(joint, 1.0 - table.sum(axis=0) - moved.sum(axis=0))
-            moved += inverse @ shift
+            moved = times(inverse, -steepness - self.pairs.priced(aimed / left))
+            shift = np.asarray(np.linalg.solve(joint, self.unmet - self.totals(self.costs, moved)), dtype=np.float64)
+            moved += times(inverse, np.broadcast_to(self.paid(shift), table.shape))
             gained = self.pairs.left(moved)
             return moved, gained, aimed / left - steep * gained, shift
 
         middle = (prices * left).mean()
         _, gained, dearer, _ = direction(-prices * left)
-        after = ((prices + reach(prices, dearer) * dearer) * (left + reach(left, gained) * gained)).mean()
-        moved, gained, dearer, shift = direction((after / middle) ** 3 * middle - prices * left - gained * dearer)
-        primal, dual = _NEARLY * reach(left, gained), _NEARLY * reach(prices, dearer)
+        primal, dual = self.lengths(reach(left, gained), reach(prices, dearer))
+        after = ((prices + dual * dearer) * (left + primal * gained)).mean()
+        aimed = (after / middle) ** 3 * middle - prices * left - primal * dual * gained * dearer
+        moved, gained, dearer, shift = direction(aimed)
+        primal, dual = self.lengths(reach(left, gained), reach(prices, dearer))
         return replace(
             self, table=table + primal * moved, left=left + primal * gained, prices=prices + dual * dearer,
             sums=self.sums + dual * shift,
         )  # fmt: skip
 
 
-def interior(costs: Floats, pairs: Pairs, start: Floats) -> tuple[Floats, float]:
-    """Return the cheapest channel that keeps the ratios of pairs, nearly, and a lower bound of the cost of any.
+@dataclass(frozen=True)
+class Informed(Inside):
+    """The same for the mutual information of value and report, at an expected loss: ``costs`` are in units of that loss."""
+
+    shares: Floats
+
+    @property
+    def bound(self) -> float:
+        """A bound below the information of any channel that keeps the ratios and has at most this loss.
+
+        Any prices give one: the information of a report v is the largest sum of g v over all g with sum of shares e^(g/shares)
+        at most 1, and these are what the other prices leave of those of the sums, less the logarithm of the largest such sum.
+        """
+        from scipy.special import logsumexp  # noqa: PLC0415  # slow to import
+
+        dear = max(-float(self.sums[-1]), 0.0)
+        left = self.sums[:-1] - dear * self.costs - self.pairs.priced(self.prices)
+        most = float(logsumexp(left / self.shares, b=self.shares, axis=1).max())
+        return float(self.sums[:-1].sum()) - most - dear / (1 - _ROOM)
+
+    def lengths(self, primal: float, dual: float) -> tuple[float, float]:
+        """Return the same length for all, since the slope of the information changes with the table."""
+        both = _CAREFUL * min(primal, dual)
+        return both, both
+
+    def slope(self) -> Floats:
+        """Return the derivative of the information."""
+        return np.asarray(self.shares * np.log(self.table / (self.table @ self.shares)[:, None]))
+
+    def curvature(self, report: int, weights: Floats) -> Floats:
+        """Return the second derivatives of the information and of the weighted ratios."""
+        own = self.table[report]
+        together = np.outer(self.shares, self.shares) / (own @ self.shares)
+        return self.pairs.curvature(weights) + np.diag(self.shares / own) - together
+
+    @staticmethod
+    def totals(costs: Floats, table: Floats) -> Floats:
+        """Return the sums over reports, and the expected loss in its unit."""
+        return np.append(table.sum(axis=0), (costs * table).sum())
+
+    def paid(self, sums: Floats) -> Floats:
+        """Return what each probability pays at prices of the sums and of the loss."""
+        return np.asarray(sums[:-1] + sums[-1] * self.costs)
+
+    def joint(self, inverse: Floats) -> Floats:
+        """Return the matrix of the sums and of the loss."""
+        lost = times(inverse, self.costs)
+        side = lost.sum(axis=0)
+        return np.block([[inverse.sum(axis=0), side[:, None]], [side, (self.costs * lost).sum()]])
+
+
+T = TypeVar("T", bound=Inside)
+
+
+def interior(now: T, sums: float = np.inf) -> tuple[T, float]:
+    """Return the cheapest table that keeps the ratios of pairs, nearly, and a lower bound of the cost of any.
 
     Args:
-        costs: shape (values, reports).
-        pairs: the ratios.
-        start: a channel that keeps them strictly, shape (values, reports).
+        now: where to begin.
+        sums: how near to 1 all sums must be; none by default, since a table begins with sums of 1.
 
     """
-    left = pairs.left(start.T)
-    now = Inside(costs.T, pairs, start.T, left, float((costs * start).sum()) / left.size / left, np.zeros(len(costs)))
     bound = now.bound
-    with suppress(np.linalg.LinAlgError):  # the bound says how near the optimum is
+    # Where doubles end, the bound says how near the optimum is.
+    with suppress(np.linalg.LinAlgError, FloatingPointError), np.errstate(over="raise", divide="raise", invalid="raise"):
         for _ in range(_STEPS):
-            if now.cost - bound <= _GAP * now.cost:
+            if now.cost - bound <= _GAP * now.cost and np.abs(now.unmet).max() <= sums:
                 break
             now = now.improved()
             bound = max(bound, now.bound)
-    return now.table.T, bound
+    return now, bound
+
+
+def least_information(costs: Floats, shares: Floats, far: Floats, epsilon: float, loss: float) -> tuple[Floats, float]:
+    """Return the channel with the least mutual information at this expected loss, in doubles, and a lower bound of it in nats.
+
+    Args:
+        costs: the loss of each report times the share of the value, shape (values, reports).
+        shares: those of the values.
+        far: the distances of the values: 1 for epsilon-LDP.
+        epsilon: per unit of distance.
+        loss: the expected loss.
+
+    Raises:
+        InvalidParameter: if every channel has a larger loss, or one without information has at most this.
+
+    """
+    if loss >= costs.sum(axis=0).min():
+        raise InvalidParameter(
+            "a channel that gives the same report for every value has at most this loss", "use a smaller one"
+        )
+    (_INFORMATION * len(far) ** 3).check("the programme of this mechanism", "use fewer values", _MINUTES)
+    even, shares = np.full_like(costs, 1.0 / len(costs)), np.maximum(shares, _RARE)
+    start = Informed.of(costs / (loss * (1 - _ROOM)), Pairs.of(far, epsilon, 1.0), even, shares)
+    now, bound = interior(start, _SLACK * _ROOM)
+    if np.abs(now.unmet).max() > _SLACK:
+        raise InvalidParameter(
+            "no channel with this privacy has so small an expected loss", "without the parameter distortion, it is the smallest"
+        )
+    table = np.where((now.table @ shares)[:, None] > _GHOST, now.table, 0.0)
+    return private(table.T, np.exp((1 - _SLACK) * epsilon * far), costs), bound
+
+
+def information(chances: Floats, shares: Floats) -> float:
+    """Return the mutual information of value and report in nats, for a channel of shape (values, reports)."""
+    used = chances[:, chances.any(axis=0)]
+    return float(shares @ (used * np.log(used / (shares @ used))).sum(axis=1))
+
+
+def times(matrices: Floats, vectors: Floats) -> Floats:
+    """Return the product of each matrix with its vector."""
+    return np.asarray(np.matmul(matrices, vectors[:, :, None])[:, :, 0])
 
 
 def reach(positive: Floats, step: Floats) -> float:
@@ -407,7 +573,8 @@ def inverted(matrix: Floats) -> Floats:
     from scipy.linalg.lapack import dpotrf, dpotri  # noqa: PLC0415  # slow to import
 
     scale = 1.0 / np.sqrt(matrix.diagonal())
-    root, failed = dpotrf((matrix * scale * scale[:, None]).T, lower=1, overwrite_a=1)
+    scaled = matrix * scale * scale[:, None] + np.diag(np.full(len(scale), _DAMPED))
+    root, failed = dpotrf(scaled.T, lower=1, overwrite_a=1)
     if failed:
         raise np.linalg.LinAlgError
     half, _ = dpotri(root, lower=1, overwrite_c=1)

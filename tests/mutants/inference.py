@@ -465,6 +465,20 @@ MUTANTS = (
     ),
     Mutant(
         "plugins/mechanisms/optimal.py",
+        "b=self.shares, axis=1).max())",
+        "b=self.shares, axis=1).min())",
+        "a bound that no channel keeps is called the least information",
+        "tests/test_optimal.py::test_no_channel_of_this_privacy_and_loss_has_less_information",
+    ),
+    Mutant(
+        "plugins/mechanisms/optimal.py",
+        "costs / (loss * (1 - _ROOM))",
+        "costs / (loss * (1 + _ROOM))",
+        "a channel has a larger expected loss than was asked for",
+        "tests/test_optimal.py::test_the_least_information_is_on_the_rate_distortion_curve_if_epsilon_does_not_bind",
+    ),
+    Mutant(
+        "plugins/mechanisms/optimal.py",
         "self.pairs.priced(self.prices)).min(axis=0)",
         "self.pairs.priced(self.prices)).max(axis=0)",
         "a bound that no channel keeps is called the least loss under metric privacy",
