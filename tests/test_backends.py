@@ -84,6 +84,35 @@ def test_rows_that_no_sums_replace_come_with_a_warning_or_are_refused(monkeypatc
         ldpsql.estimate(in_duckdb(reports()), CITY, **asked)
 
 
+def test_edge_cases_of_raw_columns_have_the_answers_of_a_frame() -> None:
+    columns = [("x", pa.string()), ("y", pa.float64()), ("g", pa.string())]
+    cases: list[tuple[list[Any], list[Any], list[Any]]] = [
+        ([], [], []),
+        (["a"], [1.0], ["p"]),
+        ([None, None], [1.0, 2.0], ["p", "q"]),
+        (["a", "b"], [None, None], ["p", "p"]),
+        (["a", "z"], [1.0, 2.0], ["p", None]),
+        (["a", "b", "a"], [1e200, 1.0, 2.0], ["p", None, "p"]),
+    ]
+    for case in cases:
+        table = pa.table([pa.array(values, kind) for values, (_, kind) in zip(case, columns, strict=True)], ["x", "y", "g"])
+        for by in ((), "g"):
+            for asked in ({"question": "outcome"}, {"question": "regression", "regressors": ["y", "y"]}):
+                outcomes = [
+                    _answer_or_error(each, {"outcome": "y", "by": by, **asked})
+                    for each in (table, in_duckdb(table), in_sqlite(table))
+                ]
+                assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+def _answer_or_error(data: Any, asked: dict[str, Any]) -> str:
+    """Return the answer, or the error, as text."""
+    try:
+        return str(ldpsql.estimate(data, "krr(1, ['a', 'b'])", column="x", **asked).to_arrow().to_pylist())
+    except ldpsql.LdpError as refusal:
+        return str(refusal)
+
+
 @pytest.mark.parametrize(
     ("make", "wrong"), [(in_duckdb, "text"), (in_duckdb, float("nan")), (in_sqlite, "text"), (in_sqlite, float("inf"))]
 )

@@ -182,7 +182,7 @@ def _of_expression(
     arguments: dict[str, Any],
 ) -> Estimate | Rows:
     """Return the estimate from counts or sums, which the backend of a table of Ibis makes."""
-    raw, others = _raw(question, arguments), [*keys, *([] if weight is None else [weight])]
+    raw, others = list(dict.fromkeys(_raw(question, arguments))), [*keys, *([] if weight is None else [weight])]
     columns = columns or _columns(table, mechanism, [*others, *raw])
     records = {name: recorded_in(table, name) for name in columns}
     drew, _ = drawn_by_columns(columns, mechanism, records.__getitem__)
