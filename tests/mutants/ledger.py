@@ -189,4 +189,11 @@ MUTANTS = (
         "an account with another delta adds up",
         "tests/test_ledger.py::test_check_compares_what_everybody_ever_spent_with_the_charges",
     ),
+    Mutant(
+        "ldpsql/bulk/charging.py",
+        "return bool(self._source.users) and not len(self._source.users[0])",
+        "return bool(self._source.users)",
+        "a run that charges by user is taken for one of nobody and charges nobody",
+        "tests/test_uncharged.py::test_a_run_of_nobody_costs_nothing_and_may_be_repeated_before_and_after_others",
+    ),
 )
