@@ -11,12 +11,12 @@ from reproduction import Finding, Reproduction, bars, boxes, frame, perturbed
 
 from mixture_reduction.claims import SURE, at_most
 from mixture_reduction.data import numbers, numeric, s_mn
-from mixture_reduction.methods import FULL, QUICK, STOPPED, estimated, stopped
+from mixture_reduction.methods import FULL, QUICK, STOPPED, estimated, stopped, unhurried
 
 
 def mean_by(call: str) -> str:
     """Return the mean of an estimated distribution."""
-    return f"list_sum(list_transform({call}, lambda e: e.value * e.estimate))"
+    return f"list_sum(list_transform({unhurried(call)}, lambda e: e.value * e.estimate))"
 
 
 SAMPLE_MEAN = "ldp.mean(counts, m(), estimator := 'inv').estimate"  # as in the paper: not the maximum likelihood

@@ -20,6 +20,7 @@ STOPPED = {"EM": "ldp.ibu(counts, m(), stop := 'paper', tolerance := {tolerance}
 LATER = {"krr": "ldp.ibu(counts, m(), stop := 'paper', tolerance := 1e-6, max_iterations := 1400)",
          "olh": "ldp.ibu(counts, m(), stop := 'paper', tolerance := {tenth})"}  # fmt: skip
 RUNS = {"krr": 100, "olh": 10}  # of a full run; the paper has 100, its authors' scripts 10
+HOURS = 10  # that one call may take
 BEYOND = {"certified maximum": "ldp.ibu(counts, m())", "held out": "ldp.ibu(counts, m(), stop := 'held_out')",
           "empirical Bayes": "ldp.empirical_bayes(counts, m())", "best": "ldp.best(counts, m())",
           "BaseCut, two deviations": "ldp.base_cut(counts, m())", "IIW, limit": "ldp.iiw(counts, m())"}  # fmt: skip
@@ -31,9 +32,14 @@ def stopped(calls: dict[str, str], epsilon: float) -> dict[str, str]:
     return {name: call.format(tolerance=tolerance, tenth=tolerance / 10) for name, call in calls.items()}
 
 
+def unhurried(call: str) -> str:
+    """Return a call that may take hours; without a deadline, an estimate ends after a minute and a second for each run."""
+    return f"{call.removesuffix(')')}, deadline := {HOURS * 3600})"
+
+
 def estimated(con: DuckDBPyConnection, call: str) -> np.ndarray:
     """Return the estimates, one row for each run."""
-    rows = frame(con, f"SELECT list_transform({call}, lambda e: e.estimate) AS q FROM counted ORDER BY run")
+    rows = frame(con, f"SELECT list_transform({unhurried(call)}, lambda e: e.estimate) AS q FROM counted ORDER BY run")
     return np.array(rows["q"].to_list())
 
 
