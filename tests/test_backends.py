@@ -84,6 +84,13 @@ def test_rows_that_no_sums_replace_come_with_a_warning_or_are_refused(monkeypatc
         ldpsql.estimate(in_duckdb(reports()), CITY, **asked)
 
 
+@pytest.mark.parametrize("make", [in_duckdb, in_polars, in_sqlite])
+def test_a_negative_weight_next_to_a_raw_column_is_refused(make: Callable[[pa.Table], Any]) -> None:
+    table = make(pa.table({"x": ["a", "a", "b"], "y": [1.0, 2.0, 3.0], "w": [3.0, -1.0, 1.0]}))
+    with pytest.raises(BadCounts, match="negative"):
+        ldpsql.estimate(table, "krr(1, ['a', 'b'])", column="x", question="outcome", outcome="y", weight="w")
+
+
 def test_edge_cases_of_raw_columns_have_the_answers_of_a_frame() -> None:
     columns = [("x", pa.string()), ("y", pa.float64()), ("g", pa.string())]
     cases: list[tuple[list[Any], list[Any], list[Any]]] = [

@@ -117,8 +117,8 @@ MUTANTS = (
         "ldpsql/bulk/backends.py",
         '"refused": used.ifelse(fits.ifelse(0, 1), 0).sum(),',
         '"refused": used.ifelse(0, 0).sum(),',
-        "sums in an engine of Ibis take text and negative weights",
-        "tests/test_backends.py::test_a_raw_column_or_a_weight_of_other_things_than_numbers_is_refused",
+        "sums in an engine of Ibis take negative weights",
+        "tests/test_backends.py::test_a_negative_weight_next_to_a_raw_column_is_refused",
     ),
     Mutant(
         "ldpsql/bulk/backends.py",
