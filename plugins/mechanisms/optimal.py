@@ -41,7 +41,7 @@ _SLACK = 1e-6  # of the ratios, for the tolerance of the solver
 _READINGS = 65  # twice as many lower the variance of a mean by a thousandth
 _LARGEST = 16  # the solver's tolerance is 1e-7, about e^-16
 _PROGRAMME = Cost(1e-4, 2000)  # for each pair of values
-_METRIC = Cost(1.4e-8, 0.05)  # for the fourth power of the number of values
+_METRIC = Cost(2.6e-8, 0.05)  # for the fourth power of the number of values
 _INFORMATION = Cost(4e-5, 120)  # for each report and pair of values
 _MINUTES = 600.0  # seconds that a programme of many values may take
 _DETOUR = 1.01  # pairs of values that are nearly on the way to each other are left to the others
@@ -217,7 +217,7 @@ class OptimalMetric(MetricMechanism):
     The loss of reporting y for x is row x, column y of ``loss``, by default their distance. Distances that stop growing at D
     keep epsilon D between any two values, too: both kinds of privacy at once. `bounds` returns the expected loss and a lower
     bound on that of any channel with this privacy. An interior-point method solves the programme: about 0.7 seconds of one
-    processor for a line of 100 values, 30 seconds for one of 300, and 5 minutes for a map of 384 cells, the largest. The loss
+    processor for a line of 100 values, 30 seconds for one of 300, and 10 minutes for a map of 384 cells, the largest. The loss
     is within 0.02 % of the bound on a line, and within 1 % on a map. With another version of NumPy or SciPy the channel may
     differ in its last digits: use the same on all machines.
 
