@@ -363,7 +363,7 @@ def packages() -> dict[str, dict[str, Mechanism]]:
     project = tomllib.loads((COIN / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     coins = cast("Any", imported(COIN / "ldpsql_coin.py")).ldpsql_mechanisms()
     return {
-        f"ldpsql {ldpsql.__version__}": {name: registry().mechanism(SMALL[name]) for name in sorted(registry().mechanisms)},
+        f"ldpsql {ldpsql.__version__}": {name: registry().mechanism(SMALL[name]) for name in sorted(SMALL)},
         f"{project['name']} {project['version']}": {kind.name: kind(epsilon="1", domain=["no", "yes"]) for kind in coins},
     }
 

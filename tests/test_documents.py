@@ -19,6 +19,7 @@ from ldpsql.functions import Registry, document_text, fingerprint, registry, tex
 from ldpsql.mechanisms import TOTAL
 from tests import clients
 from tests.commands import app
+from tests.laws.subjects import ESTIMATES_ONLY
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "docs" / "reference" / "mechanism.schema.json").read_text(encoding="utf-8"))
 KRR = "krr(1, ['Lima', 'Oslo'])"
@@ -48,7 +49,7 @@ def test_every_mechanism_becomes_a_document_of_the_schema_and_comes_back() -> No
 
 
 def test_the_texts_are_of_every_mechanism() -> None:
-    assert {registry().mechanism(text).name for text in TEXTS} == registry().mechanisms.keys()
+    assert {registry().mechanism(text).name for text in TEXTS} | ESTIMATES_ONLY == registry().mechanisms.keys()
 
 
 def test_the_schema_refuses_what_is_no_document() -> None:

@@ -25,6 +25,7 @@ from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms.base import CertifiedPairs, CertifiedStrings
 from ldpsql.testing import examples
 from tests.commands import app
+from tests.laws.subjects import ESTIMATES_ONLY
 
 N = 600
 PAIRS = {"pckv", "pckv_grr", "pckv_pm", "pckv_pm_ue", "pckv_ue"}
@@ -306,7 +307,7 @@ def test_every_command_is_among_the_verbs() -> None:
 EACH = ["krr", "hierarchy", "row", "pckv_ue", "pem"]  # one of a kind
 IN_TURN = [
     (name, verb)
-    for i, name in enumerate(registry().mechanisms)
+    for i, name in enumerate(one for one in registry().mechanisms if one not in ESTIMATES_ONLY)
     for j, verb in enumerate([*VERBS, *STATEMENTS])
     if name in EACH or (i + j) % 12 == 0  # the others share the verbs
 ]

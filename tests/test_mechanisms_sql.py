@@ -16,6 +16,7 @@ import ldpsql
 from ldpsql import KeepOrSpread, LdpError, certify
 from ldpsql.functions import audit, registry
 from ldpsql.testing import operator_of
+from tests.laws.subjects import ESTIMATES_ONLY
 from tests.properties import patient
 
 CALLS = {
@@ -303,7 +304,7 @@ BAD = st.one_of(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in registry().mechanisms if n != "matrix"])
+@pytest.mark.parametrize("name", [n for n in registry().mechanisms if n not in {"matrix", *ESTIMATES_ONLY}])
 @given(data=st.data())
 @patient(max_examples=120)
 def test_bad_input_is_refused_in_one_sentence_or_certified(name: str, data: st.DataObject) -> None:

@@ -58,7 +58,7 @@ def _description(mechanism: Mechanism) -> dict[str, Any]:
     certified = certify(mechanism)
     return {
         "mechanism": certified.mechanism.name,
-        "claim": str(certified.certificate.claim),
+        "claim": str(certified.certificate.claimed),
         "realised_epsilon": certified.certificate.epsilon,
         "ratio": str(certified.certificate.ratio),
         "inputs": len(certified.values.listed) or None,  # strings are too many to number

@@ -125,7 +125,8 @@ def query(mechanism: Mechanism, source: ReportTable, dialect: str, view: str = "
         named.set("expressions", [exp.CTE(this=rows.of(dialect), alias=alias), *named.expressions])
     if view:
         tree = exp.Create(this=exp.Table(this=exp.to_identifier(view, quoted=True)), kind="VIEW", expression=tree)
-    head = f"-- {mechanism.name}, {certified.certificate.claim}; by ldpsql {__version__}, for {dialect}. Nothing here perturbs."
+    claimed = certified.certificate.claimed
+    head = f"-- {mechanism.name}, {claimed}; by ldpsql {__version__}, for {dialect}. Nothing here perturbs."
     return f"{head}\n{tree.sql(dialect=compiler.dialect, pretty=True)};\n"
 
 

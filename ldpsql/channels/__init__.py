@@ -34,6 +34,7 @@ from ldpsql.channels.plane import PlanarNoise
 from ldpsql.channels.prefixes import Letters, Prefixes
 from ldpsql.channels.rows import OneOfRows, Rows
 from ldpsql.channels.signed_bits import BinBits, SignedBits
+from ldpsql.channels.undrawn import UndrawnChannel
 
 AnyChannel: TypeAlias = Channel | KeyValue | Prefixes  # of a listed value or a row of them, of a set of pairs, or of a string
 
@@ -41,7 +42,7 @@ __all__ = [
     "MARGIN", "STRUCTURES", "TOTAL", "AnyChannel", "BinBits", "Bins", "BlockSigns", "Channel", "ChannelOf", "Codes",
     "Convolution", "DenseChannel", "Drawn", "Floats", "Hadamard", "IndependentBits", "Ints", "KeepOrSpread", "KeepOrWindow",
     "KeyCells", "KeyLaw", "KeyValue", "Letters", "Levels", "OneOfRows", "OrthogonalHash", "PairResponse", "PlanarNoise",
-    "Prefixes", "PrivateHash", "RepeatedHash", "Rows", "SetChannel", "Sets", "SignedBits", "Signs", "Subsets", "TableChannel",
-    "Weights", "Witness", "Words64", "coarse_above", "copied", "floor_mixing", "from_doubles", "over_one_denominator",
-    "reduced", "signs_in_blocks", "signs_of", "structure",
+    "Prefixes", "PrivateHash", "RepeatedHash", "Rows", "SetChannel", "Sets", "SignedBits", "Signs", "Subsets",
+    "TableChannel", "UndrawnChannel", "Weights", "Witness", "Words64", "coarse_above", "copied", "floor_mixing",
+    "from_doubles", "over_one_denominator", "reduced", "signs_in_blocks", "signs_of", "structure",
 ]  # fmt: skip

@@ -120,15 +120,13 @@ def _packed(weights: Weights, bits: int) -> Weights:
     return np.asarray(threshold << np.uint64(bits) | alias.astype(np.uint64), dtype=np.uint64)
 
 
-class DenseChannel(TableChannel):
+class WeightsChannel(TableChannel):
     """A channel given by its weights, an array of uint64 of shape ``(inputs, outputs)`` whose rows sum to 2**64.
 
     Raises:
         InvalidParameter: if the weights have another type or shape, or a row has another sum.
 
     """
-
-    in_step = True
 
     def __init__(self, weights: Weights) -> None:
         plain = type(weights) is np.ndarray  # a subclass could show other numbers later
@@ -138,11 +136,6 @@ class DenseChannel(TableChannel):
             raise InvalidParameter("every row of weights must sum to 2**64")
         self._weights = weights.copy()
         self._weights.flags.writeable = False
-
-    @cached_property
-    def tables(self) -> AliasTables:
-        """The tables that reports are drawn from."""
-        return AliasTables.of(self._weights)
 
     @property
     def inputs(self) -> int:
@@ -157,6 +150,17 @@ class DenseChannel(TableChannel):
     def rows(self, values: Codes) -> Weights:
         """Return the rows of weights of these values."""
         return self._weights[values]
+
+
+class DenseChannel(WeightsChannel):
+    """Any finite channel, drawn by integer alias tables; see `WeightsChannel`."""
+
+    in_step = True
+
+    @cached_property
+    def tables(self) -> AliasTables:
+        """The tables that reports are drawn from."""
+        return AliasTables.of(self._weights)
 
     def widest(self) -> Witness | None:
         """Return the largest ratio of two weights in a column, compared as whole numbers."""

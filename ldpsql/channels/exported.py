@@ -29,6 +29,7 @@ from ldpsql.channels.plane import PlanarNoise
 from ldpsql.channels.prefixes import Prefixes
 from ldpsql.channels.rows import OneOfRows, Rows
 from ldpsql.channels.signed_bits import BinBits, SignedBits
+from ldpsql.channels.undrawn import UndrawnChannel
 from ldpsql.errors import NotPrivate
 
 # Copies of channels: the channel that is certified and drawn from is a copy of which nobody else holds any part.
@@ -52,6 +53,8 @@ def copied(channel: C) -> C:
     """
     if type(channel) is DenseChannel:
         return cast("C", DenseChannel(cast("DenseChannel", channel).weights()))
+    if type(channel) is UndrawnChannel:
+        return cast("C", UndrawnChannel(cast("UndrawnChannel", channel).weights()))
     if type(channel) is Convolution:
         return cast("C", _convolution(cast("Convolution", channel)))
     if type(channel) is PlanarNoise:
@@ -108,7 +111,8 @@ def exported(channel: ChannelOf[Any]) -> dict[str, Any]:
 
 
 def _whole(channel: ChannelOf[Any], write: _Write) -> dict[str, Any]:
-    return {"structure": name_of(structure(channel)), **_parts(channel, write)}
+    kind = UndrawnChannel if type(channel) is UndrawnChannel else structure(channel)
+    return {"structure": name_of(kind), **_parts(channel, write)}
 
 
 def digest(channel: ChannelOf[Any]) -> str:
@@ -148,7 +152,7 @@ def name_of(kind: type) -> str:
 
 
 def _parts(channel: ChannelOf[Any], write: _Write) -> dict[str, Any]:
-    if isinstance(channel, DenseChannel):
+    if isinstance(channel, DenseChannel | UndrawnChannel):
         return write(channel.weights())
     if isinstance(channel, Convolution):
         return {"inputs": channel.inputs, "margin": channel.margin, "noise": write(channel.noise[None])}

@@ -38,7 +38,7 @@ def distance(
         raise InvalidParameter("there is no such distance", f"one of {', '.join(DISTANCES)}")
     if name in plain:
         return plain[name](p, q)
-    claim = certify(source).certificate.claim if isinstance(source, Mechanism) else None
+    claim = certify(source).certificate.claimed if isinstance(source, Mechanism) else None
     if name == "emd" and isinstance(claim, MetricLdp) and not isinstance(claim.metric, Line):
         return emd(p, q, claim.metric)
     if source is not None:

@@ -26,6 +26,7 @@ from ldpsql.channels import (
     RepeatedHash,
     SignedBits,
     Subsets,
+    UndrawnChannel,
     coarse_above,
     floor_mixing,
     from_doubles,
@@ -67,7 +68,7 @@ from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
 from ldpsql.mechanisms.trees import best_squares, best_tree, counts_of_levels, counts_of_squares, node_reports, response_to
 from ldpsql.privacy.certificate import Certificate
-from ldpsql.privacy.claims import ApproximateLdp, Distances, Epsilon, Grid, MetricLdp, PureLdp
+from ldpsql.privacy.claims import ApproximateLdp, Distances, Epsilon, Grid, MetricLdp, NoClaim, PureLdp
 from ldpsql.reports import (
     BinReports,
     HashReports,
@@ -85,14 +86,14 @@ __all__ = [
     "CategoricalMechanism", "CellMechanism", "Certificate", "Channel", "Convolution", "Cost", "DenseChannel", "Distances",
     "Domain", "DomainField", "Entropies", "Epsilon", "EpsilonField", "Grid", "GridMechanism", "Hadamard", "HashReports",
     "IndependentBits", "IntervalMechanism", "InvalidParameter", "JointMechanism", "KeepOrSpread", "KeepOrWindow", "KeyLaw",
-    "KeyValueMechanism", "Levels", "ListedHashReports", "Mechanism", "MetricLdp", "MetricMechanism", "NodeReports",
-    "NotPrivate", "NumberField", "OrderedMechanism", "OrthogonalHash", "PairReports", "Parts", "PlanarMechanism", "PointsField",
-    "PrefixReports", "Prefixes", "PriorField", "PriorMechanism", "PrivateHash", "Product", "PureLdp", "RangeMechanism",
-    "RateDistortion", "RepeatedError", "RepeatedHash", "RowMechanism", "SetReports", "ShareField", "SignMechanism",
-    "SignReports", "SignedBits", "Strings", "Subsets", "SymbolReports", "Whole", "WholeField", "Window", "after",
-    "best_squares", "best_tree", "cells", "certify", "certify_values", "clamped_plane", "coarse_above", "counts_of_levels",
-    "counts_of_squares", "dimension", "entropies", "exp_below", "floor_mixing", "from_doubles", "hash_symbols",
-    "highest_log_ratios", "hookimpl", "is_prime", "log_ratio", "node_reports", "over_one_denominator", "piece_readings",
-    "pieces", "planar_channel", "prime_power", "rate_distortion", "reduced", "repeated_error", "response_to",
-    "rounding_readings", "roundings", "signs_in_blocks", "sql_cells", "window",
+    "KeyValueMechanism", "Levels", "ListedHashReports", "Mechanism", "MetricLdp", "MetricMechanism", "NoClaim",
+    "NodeReports", "NotPrivate", "NumberField", "OrderedMechanism", "OrthogonalHash", "PairReports", "Parts",
+    "PlanarMechanism", "PointsField", "PrefixReports", "Prefixes", "PriorField", "PriorMechanism", "PrivateHash", "Product",
+    "PureLdp", "RangeMechanism", "RateDistortion", "RepeatedError", "RepeatedHash", "RowMechanism", "SetReports",
+    "ShareField", "SignMechanism", "SignReports", "SignedBits", "Strings", "Subsets", "SymbolReports", "UndrawnChannel",
+    "Whole", "WholeField", "Window", "after", "best_squares", "best_tree", "cells", "certify", "certify_values",
+    "clamped_plane", "coarse_above", "counts_of_levels", "counts_of_squares", "dimension", "entropies", "exp_below",
+    "floor_mixing", "from_doubles", "hash_symbols", "highest_log_ratios", "hookimpl", "is_prime", "log_ratio",
+    "node_reports", "over_one_denominator", "piece_readings", "pieces", "planar_channel", "prime_power", "rate_distortion",
+    "reduced", "repeated_error", "response_to", "rounding_readings", "roundings", "signs_in_blocks", "sql_cells", "window",
 ]  # fmt: skip

@@ -46,7 +46,7 @@ from ldpsql.mechanisms.owned import own_alphabet, own_layout, own_values
 from ldpsql.mechanisms.parts import Parts, mechanism_of
 from ldpsql.mechanisms.spec import EpsilonField, Spec
 from ldpsql.privacy.certificate import certificate
-from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, PureLdp, own_claim, own_epsilon, own_fraction
+from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, NoClaim, PureLdp, own_claim, own_epsilon, own_fraction
 from ldpsql.reports import Alphabet, PrefixReports, RowReports, SetReports, WordReports
 
 __all__ = [
@@ -94,8 +94,8 @@ class Mechanism(Spec):
         """Return the values that may be perturbed, in the order of the channel's rows, or the sets of pairs, or the strings."""
 
     @abstractmethod
-    def claim(self) -> Claim:
-        """Return the privacy guarantee that the channel must keep."""
+    def claim(self) -> Claim | NoClaim:
+        """Return the privacy guarantee that the channel must keep; `NoClaim` if reports are only estimated from."""
 
     @abstractmethod
     def channel(self) -> AnyChannel:
@@ -221,7 +221,7 @@ def _check_strings(mechanism: Mechanism, channel: Prefixes, values: Strings, rep
     return reports
 
 
-def _parts(mechanism: Mechanism) -> tuple[Claim, AnyChannel, Domain | PairSets | Strings, Alphabet, tuple[int, ...]]:
+def _parts(mechanism: Mechanism) -> tuple[Claim | NoClaim, AnyChannel, Domain | PairSets | Strings, Alphabet, tuple[int, ...]]:
     """Return copies of claim, channel, values, alphabet and layout."""
     try:
         theirs = mechanism.values()
@@ -242,10 +242,14 @@ def _limits(mechanism: Mechanism) -> tuple[Epsilon | None, Fraction | None]:
     return None if epsilon is None else own_epsilon(epsilon), None if delta is None else own_fraction(delta)
 
 
-def _check_limits(mechanism: Mechanism, claim: Claim, limits: tuple[Epsilon | None, Fraction | None]) -> None:
+def _check_limits(mechanism: Mechanism, claim: Claim | NoClaim, limits: tuple[Epsilon | None, Fraction | None]) -> None:
     """Refuse a claim that is larger, or of a weaker kind, than the limits that the user set."""
     epsilon, delta = limits
     hint = "the claim is what users rely on"
+    if isinstance(claim, NoClaim):
+        if epsilon is not None or issubclass(type(mechanism), CategoricalMechanism):
+            raise NotPrivate(f"{mechanism.name} takes an epsilon and claims none", hint)
+        return
     if epsilon is not None and claim.epsilon > epsilon:
         raise NotPrivate(f"{mechanism.name} claims more than the epsilon it was given", hint)
     if isinstance(claim, ApproximateLdp) and (delta is None or claim.delta > delta):

@@ -123,7 +123,7 @@ def _distortion(mechanism: Mechanism) -> NDArray[np.float64]:
     values, reports = certified.values, certified.reports
     if not isinstance(reports, Domain) or not values.values.equals(reports.values):
         raise InvalidParameter(f"the reports of {mechanism.name} are not values of its domain", "distortion needs them to be")
-    metric = getattr(certified.certificate.claim, "metric", None)
+    metric = getattr(certified.certificate.claimed, "metric", None)
     return metric.matrix() if metric is not None else 1.0 - np.eye(len(values))
 
 

@@ -40,7 +40,7 @@ from ldpsql.pages.numbers import Distributions, axis_names, ordered
 from ldpsql.pages.plan import curves, in_words
 from ldpsql.pages.plots import Axis, Series, figure, lines
 from ldpsql.pages.tables import Cell, Column, table
-from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, PureLdp
+from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, NoClaim, PureLdp
 from ldpsql.registry.registry import registry
 
 MOST_ROWS = 20_000  # rows of all tables of a page together: more make it slow to open
@@ -101,10 +101,14 @@ def _facts(groups: Sequence[Group], mechanism: CertifiedValues) -> list[Fact]:
 
 def first_facts(sizes: Sequence[int], mechanism: CertifiedMechanism, inputs: str = "values") -> list[Fact]:
     """Return the facts that a summary begins with: the reports of each group, the privacy and the mechanism."""
-    claim = mechanism.certificate.claim
+    claimed = mechanism.certificate.claimed
+    if isinstance(claimed, NoClaim):
+        privacy = Fact("Privacy", "none", str(claimed))
+    else:
+        privacy = Fact("Privacy", f"epsilon {number(float(claimed.epsilon))}", promise(claimed, inputs))
     return [
         Fact("Reports", f"{sum(sizes):,}", "" if len(sizes) == 1 else f"in {len(sizes):,} groups of {_range(sizes)}"),
-        Fact("Privacy", f"epsilon {number(float(claim.epsilon))}", promise(claim, inputs)),
+        privacy,
         Fact("Mechanism", mechanism.name, in_words(type(mechanism.mechanism))),
     ]
 
@@ -183,8 +187,8 @@ def _alternatives(mechanism: CertifiedValues, groups: Sequence[Group]) -> Markup
 
 def curve(mechanism: CertifiedValues, reports: int) -> list[Expected]:
     """Return the expected errors of this mechanism and of those over as many declared values; none if there are none."""
-    claim, size = mechanism.certificate.claim, mechanism.channel.inputs
-    if isinstance(mechanism.channel, PlanarNoise):
+    claim, size = mechanism.certificate.claimed, mechanism.channel.inputs
+    if isinstance(mechanism.channel, PlanarNoise) or isinstance(claim, NoClaim):
         return []
     # An epsilon per unit of distance cannot be compared with one for all pairs.
     others = over_declared_values(registry().mechanisms, size) if isinstance(claim, PureLdp) and size <= MAX_VALUES else []

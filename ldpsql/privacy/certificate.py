@@ -15,10 +15,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ldpsql.channels import TOTAL, ChannelOf, PlanarNoise, TableChannel, Weights, Witness, structure
+from ldpsql.channels import TOTAL, ChannelOf, PlanarNoise, TableChannel, UndrawnChannel, Weights, Witness, structure
 from ldpsql.channels.exact import highest_log_ratios, log_ratio
+from ldpsql.channels.undrawn import estimates_only
 from ldpsql.errors import InternalError, NotPrivate
-from ldpsql.privacy.claims import ApproximateLdp, Claim, Grid, Line, MetricLdp, PureLdp, own_claim
+from ldpsql.privacy.claims import ApproximateLdp, Claim, Grid, Line, MetricLdp, NoClaim, PureLdp, own_claim
 from ldpsql.privacy.planar import kept_by
 
 Channel: TypeAlias = ChannelOf[Any]
@@ -40,13 +41,25 @@ class Certificate:
     ``delta`` is the exact delta at that epsilon, 0 for claims without delta.
     """
 
-    claim: Claim
+    claimed: Claim | NoClaim
     ratio: Fraction | None
     value: int
     other: int
     report: int
     epsilon: float
     delta: Fraction = field(default=Fraction(0))
+
+    @property
+    def claim(self) -> Claim:
+        """The claim that the channel keeps.
+
+        Raises:
+            NotPrivate: if there is none. Whoever draws, charges or compares privacy asks for it.
+
+        """
+        if isinstance(self.claimed, NoClaim):
+            raise estimates_only()
+        return self.claimed
 
     @property
     def slack(self) -> float:
@@ -56,7 +69,7 @@ class Certificate:
         return float(self.claim.epsilon) - self.epsilon
 
 
-def certificate(channel: Channel, claim: Claim) -> Certificate:
+def certificate(channel: Channel, claim: Claim | NoClaim) -> Certificate:
     """Return the certificate of a channel for a claim, from comparisons of whole numbers.
 
     Raises:
@@ -64,10 +77,15 @@ def certificate(channel: Channel, claim: Claim) -> Certificate:
             claim do not have exactly a type of the core, or the tables used for drawing do not reproduce the weights.
 
     """
+    own = own_claim(claim)
+    if isinstance(own, NoClaim):
+        if type(channel) is not UndrawnChannel:
+            raise NotPrivate("a mechanism without a claim must have a channel that cannot draw", "see UndrawnChannel")
+        return Certificate(own, None, 0, 1, 0, inf)
     structure(channel)
     if not channel.draws_its_weights():
         raise NotPrivate("the tables that the channel is drawn from do not give back its weights", "leave them to the core")
-    return _checked(own_claim(claim), channel)
+    return _checked(own, channel)
 
 
 def of_rows(claim: PureLdp | ApproximateLdp, parts: Sequence[Certificate]) -> Certificate:

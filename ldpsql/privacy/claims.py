@@ -238,6 +238,14 @@ class ApproximateLdp:
         return f"({self.epsilon}, {float(self.delta):g})-LDP"
 
 
+@dataclass(frozen=True)
+class NoClaim:
+    """No privacy: others drew the reports, and nothing is drawn. No ledger can charge for it."""
+
+    def __str__(self) -> str:
+        return "no claim of privacy: for estimates only"
+
+
 Claim: TypeAlias = PureLdp | MetricLdp | ApproximateLdp
 
 
@@ -254,7 +262,7 @@ def of_core(kind: type) -> bool:
     return getattr(sys.modules.get(module), name, None) is kind
 
 
-def own_claim(claim: object) -> Claim:
+def own_claim(claim: object) -> Claim | NoClaim:
     """Return a copy of a claim.
 
     Raises:
@@ -267,6 +275,8 @@ def own_claim(claim: object) -> Claim:
         return MetricLdp(own_epsilon(claim.epsilon), _own_metric(claim.metric))
     if type(claim) is ApproximateLdp:
         return ApproximateLdp(own_epsilon(claim.epsilon), own_fraction(claim.delta))
+    if type(claim) is NoClaim:
+        return NoClaim()
     raise NotPrivate("a claim must be one of the core's", "see ldpsql.privacy.claims")
 
 

@@ -23,7 +23,7 @@ from ldpsql.domains.ranges import Whole
 from ldpsql.errors import InvalidSpec, OtherMechanism, SourceRefused
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, CertifiedValues, Mechanism, certify
 from ldpsql.privacy.certificate import Certificate
-from ldpsql.privacy.claims import ApproximateLdp, Distances, Grid, Metric, MetricLdp
+from ldpsql.privacy.claims import ApproximateLdp, Distances, Grid, Metric, MetricLdp, NoClaim
 from ldpsql.registry.fingerprint import digits_of
 from ldpsql.reports import Alphabet
 from ldpsql.settings.sections import read_json
@@ -35,6 +35,8 @@ from ldpsql.settings.sections import read_json
 
 def exported_claim(certificate: Certificate) -> dict[str, Any]:
     """Return the claim of a certificate as plain JSON: ``epsilon``, and ``delta`` with its exact value, or ``metric``."""
+    if isinstance(certificate.claimed, NoClaim):
+        return {"epsilon": None}
     claim, own = certificate.claim, {"epsilon": str(certificate.claim.epsilon)}
     if isinstance(claim, ApproximateLdp):
         return own | {"delta": str(claim.delta), "exact_delta": str(certificate.delta)}
@@ -43,7 +45,7 @@ def exported_claim(certificate: Certificate) -> dict[str, Any]:
 
 def exported_ratio(certificate: Certificate, channel: ChannelOf[Any]) -> str | None:
     """Return the exact ratio that decides about the claim; None if delta or the distances of many points decide."""
-    if isinstance(certificate.claim, ApproximateLdp) or isinstance(channel, PlanarNoise):
+    if isinstance(certificate.claimed, ApproximateLdp | NoClaim) or isinstance(channel, PlanarNoise):
         return None
     return str(certificate.ratio)
 
@@ -95,7 +97,7 @@ def document(mechanism: Mechanism | str) -> dict[str, Any]:
         "version": VERSION,
         "mechanism": mechanism.name,
         "parameters": json.loads(json.dumps(parameters, default=str)),
-        "claim": str(certified.certificate.claim),
+        "claim": str(certified.certificate.claimed),
         "privacy": _privacy(certified),
         "ratio": exported_ratio(certified.certificate, certified.channel),
         "values": _values(certified),

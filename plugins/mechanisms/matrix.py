@@ -19,8 +19,10 @@ from ldpsql.mechanisms import (
     EpsilonField,
     InvalidParameter,
     Mechanism,
+    NoClaim,
     NotPrivate,
     PureLdp,
+    UndrawnChannel,
     floor_mixing,
     hookimpl,
     log_ratio,
@@ -78,6 +80,9 @@ def _ends(column: list[Fraction], rough: NDArray[np.float64]) -> Iterator[Fracti
     yield from {id(p): p for p in near}.values()
 
 
+RowsField = Annotated[Rows, BeforeValidator(_rows), PlainSerializer(lambda rows: [[str(p) for p in row] for row in rows])]
+
+
 class Matrix(Mechanism):
     """Any finite channel: row x holds the probabilities of the reports given value x.
 
@@ -91,8 +96,8 @@ class Matrix(Mechanism):
     name = "matrix"
     sql_reports = Domain.sql_given("reports", "domain")
     domain: DomainField = Field(description="the values that may occur, in the order of the rows")
-    rows: Annotated[Rows, BeforeValidator(_rows), PlainSerializer(lambda rows: [[str(p) for p in row] for row in rows])] = (
-        Field(description="probabilities of at most 1,000 characters, one row for each value, one column for each report")
+    rows: RowsField = Field(
+        description="probabilities of at most 1,000 characters, one row for each value, one column for each report"
     )
     epsilon: EpsilonField | None = Field(None, description="the claim; by default the smallest that the rows keep")
     reports: DomainField | None = Field(None, description="the reports, in the order of the columns; by default the domain")
@@ -125,7 +130,44 @@ class Matrix(Mechanism):
         return floor_mixing(self.rows, self._kept.value)
 
 
+class WithoutPrivacy(Mechanism):
+    """What others drew without a claim of privacy: estimates can be made from the reports, and nothing is ever drawn.
+
+    A published PRAM matrix, which may have zeros, or a survey with forced answers: row x holds the probabilities of the
+    reports given value x. They are rounded to multiples of 2**-64; zeros stay zeros.
+
+    Source: Gouweleeuw, Kooiman, Willenborg, de Wolf, "Post randomisation for statistical disclosure control: theory and
+    implementation", Journal of Official Statistics 1998.
+
+    >>> forced = WithoutPrivacy(domain=["no", "yes"], rows=[["5/6", "1/6"], [0, 1]])
+    >>> str(forced.claim())
+    'no claim of privacy: for estimates only'
+    """
+
+    name = "not_private"
+    sql_reports = Domain.sql_given("reports", "domain")
+    domain: DomainField = Field(description="the values that may occur, in the order of the rows")
+    rows: RowsField = Field(description="probabilities, one row for each value, one column for each report; zeros are allowed")
+    reports: DomainField | None = Field(None, description="the reports, in the order of the columns; by default the domain")
+
+    def values(self) -> Domain:
+        """Return the declared domain."""
+        return self.domain
+
+    def alphabet(self) -> Domain:
+        """Return the declared reports, else the domain."""
+        return self.reports or self.domain
+
+    def claim(self) -> NoClaim:
+        """Return that there is none."""
+        return NoClaim()
+
+    def channel(self) -> Channel:
+        """Return the rows in whole numbers."""
+        return UndrawnChannel.of(self.rows)
+
+
 @hookimpl
 def ldpsql_mechanisms() -> list[type[Mechanism]]:
-    """Offer any finite channel."""
-    return [Matrix]
+    """Offer any finite channel, and any that is only estimated from."""
+    return [Matrix, WithoutPrivacy]

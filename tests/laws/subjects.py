@@ -57,6 +57,7 @@ MORE = {
     "krr, two values": "krr('0.5', ['a', 'b'])",
     "hierarchy of hashes": "hierarchy(1, 0, 16, bins=16, fanout=4, levels=2)",
 }
+ESTIMATES_ONLY = {"not_private"}  # nothing is drawn with these
 LISTED = [name for name in {**SMALL, **MORE} if name != "pem"]  # strings are not listed
 ESTIMATORS = sorted(registry().estimators)
 

@@ -8,6 +8,27 @@ MUTANTS = (
     # Certificates
     Mutant(
         "ldpsql/privacy/certificate.py",
+        "        if type(channel) is not UndrawnChannel:",
+        "        if False:",
+        "a mechanism without a claim may have a channel that draws",
+        "tests/test_not_private.py::test_a_mechanism_without_a_claim_whose_channel_draws_is_refused",
+    ),
+    Mutant(
+        "ldpsql/privacy/certificate.py",
+        "        if isinstance(self.claimed, NoClaim):",
+        "        if False:",
+        "a ledger takes no claim for one",
+        "tests/test_not_private.py::test_python_and_commands_draw_nothing_charge_nothing_and_leave_nothing",
+    ),
+    Mutant(
+        "ldpsql/channels/undrawn.py",
+        "        raise estimates_only()",
+        "        return np.zeros(len(values), dtype=np.int32)",
+        "a channel for estimates gives reports",
+        "tests/test_not_private.py::test_sql_draws_nothing",
+    ),
+    Mutant(
+        "ldpsql/privacy/certificate.py",
         "if witness.ratio > limit:",
         "if witness.ratio > limit * Fraction(1 + (1 << 50), 1 << 50):",
         "a ratio a little above its claim is certified",
