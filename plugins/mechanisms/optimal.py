@@ -48,12 +48,8 @@ _DETOUR = 1.01  # pairs of values that are nearly on the way to each other are l
 _START = 0.45  # of epsilon: below 1/2, weights by distance keep epsilon when they are scaled to sum to 1
 _ROOM, _GHOST = 1e-5, 1e-9  # of the expected loss, for rounding; a share of reports that are left out
 _DAMPED = 1e-13  # of the curvature, which doubles can hardly tell from none in some direction
-_STEPS, _GAP, _NEARLY, _CAREFUL = (
-    200,
-    1e-5,
-    0.99,
-    0.9,
-)  # of the interior-point method: the most steps, the gap, how far to go to the boundary
+_STEPS, _GAP = 200, 1e-5  # of the interior-point method: the most steps, and the gap
+_NEARLY, _CAREFUL = 0.99, 0.9  # how far to go to the boundary, if the cost is linear or not
 Floats = NDArray[np.float64]
 
 
