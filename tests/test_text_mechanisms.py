@@ -6,6 +6,7 @@ import duckdb
 import pytest
 from duckdb import DuckDBPyConnection
 
+from ldpsql import perturb
 from ldpsql.errors import InvalidDomain, InvalidParameter, InvalidSpec
 from ldpsql.functions import registry
 from ldpsql.mechanisms import certify_values
@@ -131,6 +132,25 @@ def test_a_range_of_a_million_values_is_a_domain() -> None:
 def test_a_range_that_is_no_domain_is_refused_before_it_is_made(text: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         registry().mechanism(f"krr(1, {text})")
+
+
+@pytest.mark.parametrize("domain", ["'a' 'b', 'c'", '"a""b", "c"', "'a', 'b' \n 'c'", "'a'r'b', 'c'", "\"a\" # and\n 'b', 'c'"])
+def test_two_strings_without_a_comma_are_not_joined(domain: str) -> None:
+    with pytest.raises(InvalidSpec, match="next to each other"):
+        perturb(["a"], f"krr(epsilon := 1, domain := [{domain}])")
+
+
+def test_two_quotes_are_one_as_in_sql() -> None:
+    texts = ["O'slo", "'", "it's '", "back\\slash's", "''"]
+    written = ["'O''slo'", "''''", "'it''s '''", r"'back\\slash''s'", "''''''"]
+    mechanism = registry().mechanism(f"krr(1, [{', '.join(written)}])")
+    assert certify_values(mechanism).values.listed.values.to_pylist() == texts
+    assert registry().mechanism(str(mechanism)) == mechanism
+
+
+def test_quotes_and_commas_inside_of_strings_are_theirs() -> None:
+    texts = ["", "O'slo", "it''s", 'say "x"', "a, b", "r", "#"]
+    assert certify_values(registry().mechanism(f"krr(1, {texts})")).values.listed.values.to_pylist() == texts
 
 
 def test_a_list_that_is_not_written_out_is_refused_with_what_to_write() -> None:

@@ -27,7 +27,7 @@ def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[
     Values are literals of Python, true, false and NULL as in SQL, or ``range`` of whole numbers; nothing else is evaluated.
 
     Raises:
-        InvalidSpec: if the text is anything else.
+        InvalidSpec: if the text is anything else, or has two strings without a comma between them.
         InvalidParameter: if a range is longer than a domain may be.
 
     """
@@ -36,7 +36,7 @@ def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[
     example = f"for example {_EXAMPLES.get(kind, 'name(parameter=value)')}, without ldp. before it"
     try:
         with _PARSER:
-            node = ast.parse(_as_python(text.strip()), mode="eval").body
+            node = ast.parse(_as_python(_with_quotes(text.strip())), mode="eval").body
         if isinstance(node, ast.Name):
             return node.id, [], {}
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -74,8 +74,32 @@ def _range(*ends: int) -> NDArray[np.int64]:
 _PARSER = Lock()  # Python 3.11 counts the depth of all trees together: two threads at once can end in a SystemError
 _MISSPELT = re.compile(r"[A-Za-z]\w*(-\w+)+", re.ASCII)
 _SQL = re.compile(r":=|\b(?:true|false|null)\b", re.IGNORECASE)
+_STRING = re.compile(r"""'(?:\\.|''|[^'\\])*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
+_QUOTE = re.compile(r"\\.|''", re.DOTALL)  # two quotes that are one, and what a backslash begins
+_TWO_STRINGS = re.compile(r"''(?:\s|#[^\n]*\n)*[a-z]{0,2}''", re.IGNORECASE)  # once each string is written ''
 _SQL_DATE = re.compile(r"\b(?:date|timestamp)\s*'", re.IGNORECASE)
 _PYTHON = {":=": "=", "true": "True", "false": "False", "null": "None"}
+
+
+def _with_quotes(text: str) -> str:
+    """Return a call whose strings have the quotes of Python: in SQL, two quotes inside of a string are one.
+
+    Raises:
+        InvalidSpec: if two strings have no comma between them. Python would join them.
+
+    """
+    if _TWO_STRINGS.search(_STRING.sub("''", text)):
+        raise InvalidSpec("two texts stand next to each other without a comma", "['Lima', 'Oslo']")
+    return _STRING.sub(_string, text)
+
+
+def _string(found: re.Match[str]) -> str:
+    """Return a string of a call as Python writes it."""
+    written = found[0]
+    if written[0] == '"' or "''" not in written[1:-1]:
+        return written
+    inside = _QUOTE.sub(lambda one: one[0].replace("''", r"\'"), written[1:-1])
+    return f"'{inside}'"
 
 
 def _as_python(text: str) -> str:
