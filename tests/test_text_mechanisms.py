@@ -81,11 +81,11 @@ EVERYWHERE = [
 def test_text_a_name_a_variable_and_the_constructor_give_the_same(
     con: DuckDBPyConnection, sql: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry(), "named", {"town": KRR})
+    monkeypatch.setattr(registry(), "named", {"village": KRR})
     con.execute(f"CREATE TABLE r AS SELECT i % 2 AS g, ldp.perturb('Lima', {quoted(KRR)}) AS city FROM range(2000) t(i)")
     con.execute(f"SET VARIABLE m = {quoted(KRR)}")
     expected = con.execute(sql.format(m="city()")).fetchall()
-    for mechanism in (quoted(KRR), "'town'", "getvariable('m')"):
+    for mechanism in (quoted(KRR), "'village'", "getvariable('m')"):
         assert con.execute(sql.format(m=mechanism)).fetchall() == expected
     assert con.execute(sql.replace("{m}", "$1").replace("{{", "{").replace("}}", "}"), [KRR]).fetchall() == expected
 
