@@ -383,3 +383,19 @@ def test_what_are_no_counts_is_refused_wherever_counts_are_taken(con: DuckDBPyCo
     query = call.format(none=none).replace("HANDLE", handle).replace("MADE", "ldp.krr(1, [0, 1])")
     with pytest.raises(duckdb.Error, match="LDP40"):
         con.sql(f"SELECT {query}").fetchall()
+
+
+@pytest.mark.parametrize("numbers", [[1, 2], [1, 2, -1], [1, 2, 11], [0.5, 1, 2], ["a", "b", "c"], [[1, 2, 3]]])
+def test_sums_by_position_that_cannot_be_are_refused(numbers: Any) -> None:
+    with pytest.raises(BadCounts, match="for each value"):
+        ldpsql.Supports("oue(1, ['a', 'b', 'c'])", 10, numbers)
+    with pytest.raises(InvalidParameter, match="does not report sets"):
+        ldpsql.Supports("krr(1, ['a', 'b', 'c'])", 10, [1, 2, 3])
+
+
+def test_sums_by_position_that_others_added_up_are_estimated() -> None:
+    table = reports(MECHANISMS["sets"])
+    counted = partial_supports(table, "city", MECHANISMS["sets"])
+    theirs = ldpsql.Supports(MECHANISMS["sets"], counted.reports, counted.numbers.tolist())
+    assert theirs.inv().equals(counted.inv())
+    assert (theirs + counted).reports == 2 * counted.reports

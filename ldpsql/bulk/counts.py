@@ -93,11 +93,27 @@ class Counts:
 
 @dataclass(frozen=True)
 class Supports:
-    """How many reports there are, and how many support each value of the domain: all that an inversion needs of them."""
+    """How many reports there are, and how many support each value of the domain: all that an inversion needs of them.
+
+    Others may have added them up, as Prio does by position: ``Supports("oue(1, ['a', 'b'])", 900, [350, 460])``.
+
+    Raises:
+        BadCounts: unless there is a whole number for each value, from 0 to the number of reports.
+        InvalidParameter: if the mechanism does not report sets of values.
+
+    """
 
     mechanism: Mechanism
     reports: int
     numbers: NDArray[np.int64]
+
+    def __init__(self, mechanism: Mechanism | str, reports: int, numbers: Any) -> None:
+        read, sums = registry().mechanism(mechanism), np.asarray(numbers)
+        whole = sums.shape == (_of_sets(read).inputs,) and np.issubdtype(sums.dtype, np.integer)
+        if not whole or not isinstance(reports, int | np.integer) or sums.min() < 0 or sums.max() > reports:
+            raise BadCounts("there must be a whole number for each value, from 0 to the number of reports", "[350, 460] of 900")
+        for name, value in (("mechanism", read), ("reports", int(reports)), ("numbers", sums.astype(np.int64))):
+            object.__setattr__(self, name, value)
 
     @withheld
     def __add__(self, other: Supports) -> Supports:
@@ -117,13 +133,12 @@ class Supports:
         """
         if not self.reports:
             raise NoReports()
-        certified = certify_values(self.mechanism)
-        assert isinstance(certified.channel, SetChannel)  # noqa: S101  # `partial_supports` made this
-        hit, miss, n = float(certified.channel.hit), float(certified.channel.miss), float(self.reports)
+        channel, values = _of_sets(self.mechanism), certify_values(self.mechanism).values.values
+        hit, miss, n = float(channel.hit), float(channel.miss), float(self.reports)
         share, z = (self.numbers / n - miss) / (hit - miss), deviations(confidence)
         ends = of_votes(share[None], simplex_projection(share[None]), (miss, hit), n, z)
         errors = bounded(Fit.inversion(share[None]), *ends, z)
-        columns = [certified.values.values, share, errors.std_error[0], errors.low[0], errors.high[0]]
+        columns = [values, share, errors.std_error[0], errors.low[0], errors.high[0]]
         return pa.table(columns, ["value", "estimate", "std_error", "low", "high"])
 
 
@@ -201,20 +216,32 @@ def partial_supports(batches: Any, column: str, mechanism: Mechanism | str) -> S
 
     """
     read = registry().mechanism(mechanism)
-    certified = certify_values(read)
-    if not isinstance(certified.reports, SetReports) or not isinstance(certified.channel, SetChannel):
-        raise InvalidParameter(f"{read.name} does not report sets of values", "use partial_counts")
-    reports, numbers = 0, np.zeros(certified.reports.words * 64, dtype=np.int64)
+    channel = _of_sets(read)
+    form = SetReports(channel.inputs)
+    reports, numbers = 0, np.zeros(form.words * 64, dtype=np.int64)
     check_agreement(of_frame(batches, column) or NONE, read)
     for batch in batches_of(_with(batches, column)):
-        words = certified.reports.read(plain(batch.column(column)).drop_null())
-        if not certified.channel.possible(words).all():
+        words = form.read(plain(batch.column(column)).drop_null())
+        if not channel.possible(words).all():
             raise impossible()
         reports += len(words)
         octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8)
         sums = [np.bincount(octets[:, place], minlength=256) @ _BITS for place in range(octets.shape[1])]
         numbers += np.concatenate(sums)
-    return Supports(read, reports, numbers[: certified.reports.size])
+    return Supports(read, reports, numbers[: form.size])
+
+
+def _of_sets(mechanism: Mechanism) -> SetChannel:
+    """Return the channel of a mechanism that reports sets of values.
+
+    Raises:
+        InvalidParameter: if it reports anything else.
+
+    """
+    certified = certify_values(mechanism)
+    if not isinstance(certified.reports, SetReports) or not isinstance(certified.channel, SetChannel):
+        raise InvalidParameter(f"{mechanism.name} does not report sets of values", "use partial_counts")
+    return certified.channel
 
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.int64)
