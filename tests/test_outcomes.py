@@ -5,6 +5,7 @@ The expectation over all reports is exact: each row once for each report, weight
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from typing import Any
 
@@ -257,3 +258,16 @@ def test_a_column_of_rows_of_reports_is_asked_by_its_name(con: DuckDBPyConnectio
 def test_what_cannot_be_asked_is_refused(con: DuckDBPyConnection, options: str) -> None:
     with pytest.raises(duckdb.Error, match=r"LDP\d\d\d"):
         con.execute(f"SELECT ldp.outcome(report, {KRR}, y, {options}) FROM expected_0").fetchall()
+
+
+def test_a_logistic_regression_takes_the_unbiased_numbers_of_a_perturbed_outcome(con: DuckDBPyConnection) -> None:
+    con.execute("""CREATE MACRO y() AS ldp.matrix([0, 1], [['3/4', '1/4'], ['1/4', '3/4']]);
+        CREATE MACRO g() AS ldp.not_private(['a', 'b'], [['1', '0'], ['0', '1']]);
+        CREATE TABLE two AS SELECT ['a', 'b'][1 + i % 2] AS g, (i % 10 < 4 + i % 2)::INTEGER AS r FROM range(2000) t(i)""")
+    fit = "SELECT unnest(ldp.regression(g, g(), {}, family := 'logistic'), recursive := true) FROM two"
+    (_, first, *_), (_, second, *_) = con.execute(fit.format("ldp.unbiased(r, y())")).fetchall()
+    means = [mean for (mean,) in con.execute("SELECT avg(ldp.unbiased(r, y())) FROM two GROUP BY g ORDER BY g").fetchall()]
+    logits = [math.log(mean / (1 - mean)) for mean in means]
+    assert [first, first + second] == pytest.approx(logits, abs=1e-6)
+    with pytest.raises(duckdb.Error, match="between 0 and 1"):
+        con.execute(fit.format("2 * r + 1"))

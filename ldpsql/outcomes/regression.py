@@ -177,6 +177,8 @@ def linear(mechanism: Mechanism, moments: Moments, design: Design, confidence: f
 def logistic(mechanism: Mechanism, rows: RawRows, design: Design, confidence: float) -> Coefficients:
     """Return the logistic regression of the first raw column, whose outcomes are between 0 and 1.
 
+    Or they are two numbers, the unbiased ones of the reports of a 0 or a 1: the score is linear in the outcome.
+
     Args:
         mechanism: what drew the reports.
         rows: the rows of one group.
@@ -184,12 +186,14 @@ def logistic(mechanism: Mechanism, rows: RawRows, design: Design, confidence: fl
         confidence: of the intervals.
 
     Raises:
-        InvalidParameter: if an outcome is not between 0 and 1.
+        InvalidParameter: if the outcomes are others.
         NotApplicable: if the corrected score has no root, as the reports are too few or too noisy.
 
     """
     reports, raw, weight, squares = _distinct(rows)
-    if len(raw) and not ((raw[:, 0] >= 0) & (raw[:, 0] <= 1)).all():
+    outcomes = np.unique(raw[:, 0])
+    outside = len(outcomes) > 0 and (outcomes[0] < 0 or outcomes[-1] > 1)
+    if outside and not (len(outcomes) == 2 and outcomes[0] <= 0 and outcomes[1] >= 1):
         raise InvalidParameter("a logistic regression needs outcomes between 0 and 1", "such as (income > 50)::INTEGER")
     there, q = contributions(mechanism, design.places, reports, strict=not design.smooth)
     if not len(there) or not weight[there].sum() > 0:
