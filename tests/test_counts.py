@@ -133,6 +133,14 @@ def test_threads_and_a_forked_process_ask_about_frames_of_their_own() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
+def test_a_forked_process_ends_as_it_would_without_ldpsql() -> None:
+    asked = "ldpsql.estimate(pyarrow.table({'x': [1, 2] * 99, 'g': [1] * 198}), 'krr(1, [1, 2])', by='g', column='x')"
+    child = f"if not (child := os.fork()): {asked}; sys.exit(3)"
+    script = f"import os, sys, pyarrow, ldpsql\n{asked}\n{child}\nprint(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, check=False, text=True)
+    assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr
+
+
 @pytest.mark.parametrize("imports", ["ldpsql, polars", "polars, ldpsql"])
 def test_polars_has_the_methods_whenever_it_is_imported(imports: str) -> None:
     loaded = "print('polars' in sys.modules, 'ldpsql.bulk' in sys.modules)"

@@ -32,7 +32,7 @@ _CATALOG = "ldp"
 _IN_MEMORY = ":memory:"  # each such connection has an instance of its own
 _ATTACHING = Lock()  # DuckDB refuses two writers of one catalog
 _KEEPING = Lock()
-_KEPT: dict[tuple[int, str], DuckDBPyConnection] = {}  # of this process; one of the parent's is neither used nor closed
+_KEPT: dict[str, DuckDBPyConnection] = {}  # at most one, by the functions that it has
 C = TypeVar("C")
 open_door()
 
@@ -94,11 +94,26 @@ def kept() -> DuckDBPyConnection:
     It has temporary tables and registered frames of its own, and whoever asks for it closes it; nothing else is made there.
     """
     with _KEEPING:
-        now = (os.getpid(), surface.state(_CATALOG))
-        if now not in _KEPT:
-            _KEPT[now] = connect()
-            atexit.register(_KEPT[now].close)
-        return _KEPT[now].cursor()
+        state = surface.state(_CATALOG)
+        if state not in _KEPT:
+            _close_kept()
+            _KEPT[state] = connect()
+        return _KEPT[state].cursor()
+
+
+@atexit.register
+def _close_kept() -> None:
+    while _KEPT:
+        _KEPT.popitem()[1].close()
+
+
+def _before_fork() -> None:
+    """Close the kept database: a forked process that ends would wait for threads of DuckDB that it does not have."""
+    _KEEPING.acquire()
+    _close_kept()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_KEEPING.release, after_in_child=_KEEPING.release)
 
 
 def _attached(
