@@ -269,5 +269,6 @@ def test_a_logistic_regression_takes_the_unbiased_numbers_of_a_perturbed_outcome
     means = [mean for (mean,) in con.execute("SELECT avg(ldp.unbiased(r, y())) FROM two GROUP BY g ORDER BY g").fetchall()]
     logits = [math.log(mean / (1 - mean)) for mean in means]
     assert [first, first + second] == pytest.approx(logits, abs=1e-6)
-    with pytest.raises(duckdb.Error, match="between 0 and 1"):
-        con.execute(fit.format("2 * r + 1"))
+    for coded in ("2 * r + 1", "2 * r - 1", "5 * r"):
+        with pytest.raises(duckdb.Error, match="between 0 and 1"):
+            con.execute(fit.format(coded))

@@ -193,7 +193,7 @@ def logistic(mechanism: Mechanism, rows: RawRows, design: Design, confidence: fl
     reports, raw, weight, squares = _distinct(rows)
     outcomes = np.unique(raw[:, 0])
     outside = len(outcomes) > 0 and (outcomes[0] < 0 or outcomes[-1] > 1)
-    if outside and not (len(outcomes) == 2 and outcomes[0] <= 0 and outcomes[1] >= 1):
+    if outside and not (len(outcomes) == 2 and outcomes[0] < 0 and outcomes[1] > 1):
         raise InvalidParameter("a logistic regression needs outcomes between 0 and 1", "such as (income > 50)::INTEGER")
     there, q = contributions(mechanism, design.places, reports, strict=not design.smooth)
     if not len(there) or not weight[there].sum() > 0:
