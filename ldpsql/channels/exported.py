@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ldpsql.channels.base import ChannelOf, Weights
 from ldpsql.channels.bits import IndependentBits
 from ldpsql.channels.convolution import Convolution
-from ldpsql.channels.dense import DenseChannel
+from ldpsql.channels.dense import DenseChannel, WeightsChannel
 from ldpsql.channels.galois import Field
 from ldpsql.channels.hadamard import Hadamard, Subsets
 from ldpsql.channels.hashed import OrthogonalHash, PrivateHash, RepeatedHash
@@ -152,7 +152,7 @@ def name_of(kind: type) -> str:
 
 
 def _parts(channel: ChannelOf[Any], write: _Write) -> dict[str, Any]:
-    if isinstance(channel, DenseChannel | UndrawnChannel):
+    if isinstance(channel, WeightsChannel):
         return write(channel.weights())
     if isinstance(channel, Convolution):
         return {"inputs": channel.inputs, "margin": channel.margin, "noise": write(channel.noise[None])}

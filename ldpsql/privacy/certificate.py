@@ -38,7 +38,8 @@ class Certificate:
     smallest that the channel keeps: for metric privacy per unit of distance, for a claim with delta the claimed epsilon. For
     noise on a large grid it is the smallest that the noise keeps before it goes to the nearest cell, and the positions are
     neighbours in a row or a column.
-    ``delta`` is the exact delta at that epsilon, 0 for claims without delta.
+    ``delta`` is the exact delta at that epsilon, 0 for claims without delta. Where nothing is claimed (`NoClaim`), ``ratio`` is
+    None and ``epsilon`` infinite.
     """
 
     claimed: Claim | NoClaim
