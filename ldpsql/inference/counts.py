@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ldpsql.domains.columns import as_numbers, distinct, plain, taken
-from ldpsql.errors import BadCounts
+from ldpsql.domains.columns import RECORD, as_numbers, distinct, plain, taken
+from ldpsql.errors import BadCounts, ImpossibleReport
 from ldpsql.inference.operators import Floats
 from ldpsql.reports import of_octets
 
@@ -23,6 +23,7 @@ _SUMS = (
     "write sum(n)::BIGINT or ldp.merge(counts) for sums of counts; for weights, pass weight := column, or make the counts with "
     "ldp.counts(report, weight := column)"
 )
+_WRITTEN_OUT = tuple(f"{{{mark}{RECORD}" for mark in "'\"")  # how a STRUCT with a record begins as text
 SUMS = ("n", "w", "ww")  # of weighted counts: of rows, of their weights, and of the squares of these
 
 
@@ -39,6 +40,10 @@ class GroupedCounts:
 
     ``groups`` holds the caller's number of each group, for example its row of a SQL column. Every group has a report. If rows
     have weights, ``numbers`` are the sums of these, and ``weights`` are not None.
+
+    Raises:
+        ImpossibleReport: if the reports are recorded ones as text.
+
     """
 
     reports: pa.Array
@@ -46,6 +51,14 @@ class GroupedCounts:
     group: NDArray[np.int64]
     groups: NDArray[np.int64]
     weights: Weights | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what DuckDB writes into a CSV file for reports with a record."""
+        if pa.types.is_string(self.reports.type) and len(self.reports) and str(self.reports[0]).startswith(_WRITTEN_OUT):
+            raise ImpossibleReport(
+                "the reports are text that a file such as CSV made of recorded reports",
+                "write Parquet, which keeps the record, or only the reports: SELECT struct_extract_at(city, 1) AS city",
+            )
 
     @property
     def people(self) -> Floats:

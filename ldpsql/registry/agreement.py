@@ -184,7 +184,7 @@ def recorded(fingerprints: Fingerprints | None) -> Mechanism:
 
     """
     if not fingerprints:
-        raise MechanismUnrecorded(_UNRECORDED, _NAME_IT)
+        raise MechanismUnrecorded(_UNRECORDED, f"{_NAME_IT}; CSV files lose the record, Parquet keeps it")
     if several(fingerprints):
         raise OtherMechanism("several mechanisms drew these reports", "estimate the reports of each by themselves")
     candidates = chain(map(written_mechanism, sorted(fingerprints)), _named_here())

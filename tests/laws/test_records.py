@@ -337,3 +337,18 @@ def test_what_nothing_records_is_unrecorded_on_every_surface(warehouse: Path, tm
         page = tmp_path / f"{source.stem}.html"
         assert CliRunner().invoke(app, ["report", str(source), "city", "-m", RIGHT, "--output", str(page)]).exit_code == 0
         assert (">unrecorded<" in page.read_text(encoding="utf-8")) == (not recorded)
+
+
+@pytest.mark.parametrize("mechanism", ["krr(1, [1, 2])", "oue(1, [1, 2])", "olh(1, [1, 2])", "pckv_grr(1, ['a', 'b'])"])
+def test_a_text_file_of_recorded_reports_is_refused_with_the_remedy(tmp_path: Path, mechanism: str) -> None:
+    value = "[{'key': 'a', 'value': 0.5}]" if "pckv" in mechanism else "1"
+    with duckdb.connect() as con:
+        ldpsql.attach(con)
+        con.execute(f"CREATE TABLE people AS SELECT {value} AS x FROM range(50)")
+        con.execute(f"CREATE TABLE reports AS FROM ldp.perturb_rows(people, {{x: ldp.{mechanism}}})")
+        con.execute(f"COPY reports TO '{tmp_path}/r.csv'")
+        answer = "key_value" if "pckv" in mechanism else "estimate"
+        with pytest.raises(duckdb.Error, match=r"LDP409.*CSV files lose the record, Parquet keeps it"):
+            con.execute(f"SELECT ldp.{answer}(x) FROM '{tmp_path}/r.csv'")
+        with pytest.raises(duckdb.Error, match=r"LDP401.*such as CSV made of recorded reports. Hint: write Parquet"):
+            con.execute(f"SELECT ldp.{answer}(x, ldp.{mechanism}) FROM '{tmp_path}/r.csv'")
