@@ -91,6 +91,52 @@ def test_what_an_estimator_needs_is_missed_also_in_mixtures_and_lists(mixed: Duc
     assert "[LDP406]" in error_of(mixed, lists)  # a list is no value
 
 
+def test_mechanisms_weigh_the_same_if_asked_for_as_equation_13_says(mixed: DuckDBPyConnection) -> None:
+    """1,800 reports at epsilon 0.5 and 200 at 3: the mean of both inverses, its exact errors, and its mean."""
+    mixed.execute("CREATE MACRO fours() AS MAP {'low': ldp.krr(0.5, range(4)), 'high': ldp.krr(3, range(4))}")
+    users, epsilon = np.array([[1800], [200]]), np.array([[0.5], [3]])
+    mixed.execute("CREATE TABLE u AS SELECT level, ldp.perturb_mixed(i % 4, level, fours()) AS x FROM "
+                  "(SELECT i, CASE WHEN i < 1800 THEN 'low' ELSE 'high' END AS level FROM range(2000) t(i))")  # fmt: skip
+    rows = "FROM u GROUP BY level, x ORDER BY level DESC, x"
+    votes = np.reshape(mixed.execute(f"SELECT count(*) {rows}").fetchall(), (2, 4))
+    miss = 1 / (np.exp(epsilon) + 3)
+    lift = (np.exp(epsilon) - 1) * miss
+    inverse = ((votes / users - miss) / lift).mean(axis=0)
+
+    def shares(name: str, field: str = "estimate") -> list[float]:
+        estimate = one(mixed, f"SELECT ldp.{name}({{level: level, report: x}}, fours(), weigh := 'mechanisms') FROM u")
+        return [share[field] for share in estimate]
+
+    positive, chance = np.maximum(inverse, 0), miss + lift * np.array(shares("inv_p"))
+    assert shares("inv") == pytest.approx(inverse, abs=1e-9)
+    assert shares("inv_n") == pytest.approx(positive / positive.sum(), abs=1e-9)
+    error = np.sqrt((chance * (1 - chance) / lift**2 / users).sum(axis=0)) / 2
+    assert shares("inv", "std_error") == pytest.approx(error, rel=1e-6)
+    for weigh, expected in (("mechanisms", inverse), ("reports", (users * (votes / users - miss) / lift).sum(axis=0) / 2000)):
+        call = f"ldp.mean({{level: level, report: x}}, fours(), estimator := 'inv(weigh=''{weigh}'')')"
+        mean = one(mixed, f"SELECT {call} FROM u")
+        assert mean["estimate"] == pytest.approx(expected @ np.arange(4), abs=1e-9)
+
+
+def test_mechanisms_of_other_kinds_weigh_the_same_too(mixed: DuckDBPyConnection) -> None:
+    mixed.execute("CREATE MACRO kinds() AS {'krr': ldp.krr(1, range(4)), 'olh': ldp.olh(1, range(4))}")
+    mixed.execute("CREATE TABLE u (level VARCHAR, x UNION(krr BIGINT, olh STRUCT(seed UBIGINT, y UINTEGER)))")
+    alone = []
+    for level, n in (("krr", 900), ("olh", 300)):
+        drawn = f"union_value({level} := ldp.perturb(i % 4, kinds().{level}))"
+        mixed.execute(f"INSERT INTO u SELECT '{level}', {drawn} FROM range({n}) t(i)")
+        alone.append(one(mixed, f"SELECT ldp.inv(x.{level}, kinds().{level}) FROM u WHERE level = '{level}'"))
+    both = one(mixed, "SELECT ldp.inv({level: level, report: x}, kinds(), weigh := 'mechanisms') FROM u")
+    for share, krr, olh in zip(both, *alone, strict=True):
+        assert share["estimate"] == pytest.approx((krr["estimate"] + olh["estimate"]) / 2, abs=1e-9)
+    tree = "ldp.inv(x, ldp.hierarchy(1, 0, 7, step := 1), weigh := '{}')".format  # its levels are those of one mechanism
+    reports = "(SELECT ldp.perturb(i % 8, ldp.hierarchy(1, 0, 7, step := 1)) AS x FROM range(900) t(i))"
+    each, together = mixed.execute(f"SELECT {tree('reports')}, {tree('mechanisms')} FROM {reports}").fetchall()[0]
+    assert each == together
+    lists = "ldp.inv({level: [level, level], report: [x, x]}, kinds(), weigh := 'mechanisms') FROM u"
+    assert "[LDP406]" in error_of(mixed, f"SELECT {lists}")
+
+
 def test_counts_of_levels_add_up_to_the_same_estimate(mixed: DuckDBPyConnection) -> None:
     whole = one(mixed, "SELECT ldp.ibu({level: level, report: x}, levels()) FROM r")
     parts = "SELECT ldp.merge(c) AS c FROM (SELECT ldp.counts({level: level, report: x}) AS c FROM r GROUP BY g)"

@@ -53,22 +53,6 @@ def test_bias_and_variance_part_the_mean_squared_error(small: Any) -> None:
     assert bias == pytest.approx(((q.mean(axis=0) - p) ** 2).sum() - variance / 3)
 
 
-def test_equation_13_weighs_mechanisms_and_not_reports(small: Any) -> None:
-    """Level 4 reports as it is and level 3 inverts; two reports and one weigh the same."""
-    with import_module("reproduction").connect() as con:
-        con.execute("CREATE TABLE reports AS SELECT 0 AS run, unnest([3, 4, 4]) AS level, "
-                    "unnest(['v0000', 'v0000', 'v0001']) AS report")  # fmt: skip
-        con.execute("CREATE TABLE truth AS SELECT [0.5, 0.3, 0.2] AS p")
-        rows = small.printed_inverses(con)
-        estimates = dict(con.execute("SELECT method, q FROM estimates").fetchall())
-    lie = 1 / 5  # epsilon ln 3, three values: keep 3/5
-    inverse = (np.array([1, 0, 0]) - lie) / (3 / 5 - lie) / 2 + np.array([0.5, 0.5, 0]) / 2
-    clipped = np.maximum(inverse, 0)
-    assert estimates["(13) norm"] == pytest.approx((clipped / clipped.sum()).tolist())
-    assert estimates["(13) proj"] == pytest.approx([1.0, 0.0, 0.0])
-    assert set(rows["method"]) == set(small.PRINTED)
-
-
 def test_all_runs_together_give_the_estimates_of_sql(small: Any) -> None:
     """Two runs of twelve users at four levels, the last of which reports exactly.
 
@@ -80,10 +64,13 @@ def test_all_runs_together_give_the_estimates_of_sql(small: Any) -> None:
         values = [(run, level, f"v{(level * n + run * n // 2) % 4:04d}") for run, n, level in places]
         con.register("chosen", pl.DataFrame(values, schema=["run", "level", "report"], orient="row"))
         con.execute("CREATE OR REPLACE TABLE reports AS SELECT * FROM chosen")
-        small.errors(con, small.METHODS)
+        methods = small.METHODS | small.PRINTED
+        small.errors(con, methods)
         together = dict(con.execute("SELECT method || run, q FROM estimates").fetchall())
-        for method in small.METHODS.keys() - {"Proposal"}:
-            call = f"ldp.{small.METHODS[method]}({{level: level, report: report}}, getvariable('m'))"
+        for method in methods.keys() - {"Proposal"}:
+            name, _, options = methods[method].partition("(")
+            options = f", {options.rstrip(')').replace('=', ' := ')}" if options else ""
+            call = f"ldp.{name}({{level: level, report: report}}, getvariable('m'){options})"
             sql = f"SELECT run, list_transform({call}, lambda e: e.estimate) FROM reports GROUP BY run"
             for run, shares in con.execute(sql).fetchall():
                 assert together[f"{method}{run}"] == pytest.approx(shares, abs=1e-6), method

@@ -31,7 +31,7 @@ from small_samples_verdicts import (
 )
 
 from ldpsql.engine.threads import one_thread
-from ldpsql.estimators import Likelihood, simplex_projection
+from ldpsql.estimators import Likelihood
 from ldpsql.inference.operators import KeepOrSpreadOperator, stacked
 from ldpsql.registry.registry import registry
 
@@ -145,19 +145,9 @@ def errors(con: DuckDBPyConnection, methods: dict[str, str]) -> pl.DataFrame:
     """Return run, method, squared error and Jensen-Shannon divergence of every estimate; keep them in ``estimates``."""
     together = likelihood(counted(con))
     fits = {label: registry().estimator(text).fit(together).theta for label, text in methods.items()}
-    return kept(con, fits)
-
-
-def kept(con: DuckDBPyConnection, estimates: dict[str, np.ndarray]) -> pl.DataFrame:
-    """Keep estimates, shape (runs, values), in the table ``estimates``; return their errors."""
-    tables = [pl.DataFrame({"run": np.arange(len(q)), "method": name, "q": q.tolist()}) for name, q in estimates.items()]
+    tables = [pl.DataFrame({"run": np.arange(len(q)), "method": name, "q": q.tolist()}) for name, q in fits.items()]
     con.register("fitted", pl.concat(tables))
     con.execute("CREATE OR REPLACE TABLE estimates AS SELECT * FROM fitted")
-    return measured(con)
-
-
-def measured(con: DuckDBPyConnection) -> pl.DataFrame:
-    """Return run, method, squared error and Jensen-Shannon divergence of the table ``estimates``."""
     return frame(con, "SELECT run, method, len(p) * ldp.mse(p, q) AS squared_error, ldp.js_divergence(p, q) AS js_divergence "
                       "FROM estimates, truth")  # fmt: skip
 
@@ -178,7 +168,7 @@ def sweep(con: DuckDBPyConnection, paper: Reproduction, source: str, figure: str
         simulated(con, p, users, runs)
         rows = errors(con, METHODS)
         parts.append(bias_and_variance(con).with_columns(pl.lit(float(at)).alias(axis)))
-        rows = pl.concat([rows, printed_inverses(con)])
+        rows = pl.concat([rows, errors(con, PRINTED)])
         con.execute(f"DELETE FROM reports WHERE run >= {6 if full else 3}")  # those beyond the paper take longer
         rows = pl.concat([rows, errors(con, BEYOND)])
         tables.append(rows.with_columns(pl.lit(float(at)).alias(axis)))
@@ -205,17 +195,6 @@ def bias_and_variance(con: DuckDBPyConnection) -> pl.DataFrame:
             FROM estimates, truth, LATERAL range(1, len(p) + 1) t(i) GROUP BY method, i
         ) GROUP BY method""",
     )
-
-
-def printed_inverses(con: DuckDBPyConnection) -> pl.DataFrame:
-    """Return the errors of equation 13 as printed: the mean of the levels' inverses, whatever the numbers of their reports."""
-    counts = counted(con)
-    k, used = counts.shape[2], counts[0].sum(axis=1) > 0
-    lie = lies(k)[used, None]
-    inverse = ((counts[:, used] / counts[:, used].sum(axis=2, keepdims=True) - lie) / (1 - k * lie)).mean(axis=1)
-    clipped = np.maximum(inverse, 0)
-    both = (clipped / clipped.sum(axis=1, keepdims=True), simplex_projection(inverse))
-    return kept(con, dict(zip(PRINTED, both, strict=True)))
 
 
 def with_deviations(rows: pl.DataFrame, axis: str, measure: str) -> pl.DataFrame:

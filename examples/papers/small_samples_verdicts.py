@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from reproduction import Finding, Reproduction, away
 
-PRINTED = ("(13) norm", "(13) proj")
+PRINTED = {"(13) norm": "inv_n(weigh='mechanisms')", "(13) proj": "inv_p(weigh='mechanisms')"}
 WINS = 2  # standard errors of the difference in a run, in every setting
 WHY_NOT = {
     "MSE": "the correction moves weight from large shares to those that EM leaves at zero, which costs most where few are large: "
@@ -38,10 +38,10 @@ def paired(rows: pl.DataFrame, measure: str) -> tuple[float, float]:
 def by_equation_13(figure: str, source: str, rows: pl.DataFrame) -> Finding:
     """Put equation 13 as printed next to the inversion that weighs each report alike."""
     mean = dict(rows.group_by("method").agg(pl.col("squared_error").mean()).iter_rows())
-    pairs = ((PRINTED[0], "MatInv norm"), (PRINTED[1], "MatInv proj"))
+    pairs = zip(PRINTED, ("MatInv norm", "MatInv proj"), strict=True)
     text = ", ".join(f"{ours}: {mean[printed] / mean[ours]:.2f}" for printed, ours in pairs)
     return Finding(f"{figure}, {source}: equation 13", "weights 1/M for each mechanism", f"MSE as printed / here, {text}", "beyond the paper",
-                   "here each mechanism weighs as much as it has reports")  # fmt: skip
+                   "by default, each mechanism weighs as much as it has reports; as printed, it is weigh := 'mechanisms'")  # fmt: skip
 
 
 def decomposed(figure: str, source: str, parts: pl.DataFrame, axis: str) -> Finding:

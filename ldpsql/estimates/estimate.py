@@ -255,6 +255,7 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
 
     """
     estimator.check_size(likelihood.operator.inputs)
+    likelihood = estimator.weighed(likelihood)
     check_possible(likelihood)
     end = soonest(estimator.deadline)
     with until(end, len(likelihood.counts)):

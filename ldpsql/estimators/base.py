@@ -93,6 +93,10 @@ class Estimator(Spec):
         """Return which estimator each group has, if groups are in order, such as days, and these; by default, one for all."""
         return np.zeros(sum(len(part.counts) for part in groups), dtype=np.int64), [self.learnt(pooled, groups)]
 
+    def weighed(self, likelihood: Likelihood) -> Likelihood:
+        """Return the likelihood that errors are computed from: by default as it is, every report with the same weight."""
+        return likelihood
+
     @abstractmethod
     def fit(self, likelihood: Likelihood) -> Fit:
         """Estimate every group of the likelihood."""

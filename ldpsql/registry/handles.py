@@ -263,14 +263,16 @@ def without_inversion(source: Mechanism | ReportSource, estimator: Estimator) ->
 
     The unbiased mean and variance need no inversion of the whole channel, only a law of the reports for their errors.
     """
-    if estimator.name != INV or (isinstance(source, Mechanism) and not _hazy(source)):
+    if estimator.name != INV or not any(map(_hazy, source.mechanisms if isinstance(source, Mixed) else [source])):
         return None
     return read_estimator({"estimator": IBU} | {name: getattr(estimator, name) for name in Estimator.model_fields})
 
 
-def _hazy(mechanism: Mechanism) -> bool:
-    """Return whether reports can be listed and hardly distinguish neighbouring values."""
-    return isinstance(certify(mechanism).reports, Domain) and operator_of(mechanism).bounding_weights is not None
+def _hazy(source: Mechanism | ReportSource | Unperturbed) -> bool:
+    """Return whether reports can be listed and hardly distinguish neighbouring values; lists of reports may."""
+    if not isinstance(source, Mechanism):
+        return not isinstance(source, Unperturbed)
+    return isinstance(certify(source).reports, Domain) and operator_of(source).bounding_weights is not None
 
 
 # Mechanisms that SQL declared by name, with ``ldp.declare``: each catalog has its own names.

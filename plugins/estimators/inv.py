@@ -4,16 +4,39 @@ Agrawal, Srikant, Thomas, "Privacy preserving OLAP", SIGMOD 2005 (INV). Kairouz,
 estimation under local privacy", ICML 2016, section 4 (INV-N and INV-P).
 """
 
+from dataclasses import replace
+from typing import Literal
+
 import numpy as np
+from pydantic import Field
 
-from ldpsql.estimators import Estimator, Fit, Likelihood, hookimpl, simplex_projection
+from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, hookimpl, simplex_projection
 
 
-class Inv(Estimator):
+class Inversion(Estimator):
+    """What the inversions share: the unbiased shares, and how reports of several mechanisms weigh in them."""
+
+    weigh: Literal["reports", "mechanisms"] = Field(
+        "reports", description="what weighs the same if several mechanisms drew: each of the 'reports' or of the 'mechanisms'"
+    )
+
+    def weighed(self, likelihood: Likelihood) -> Likelihood:
+        """Return the likelihood that inverts with these weights."""
+        if self.weigh == "reports":
+            return likelihood
+        return replace(likelihood, operator=likelihood.operator.evenly())
+
+    def inverted(self, likelihood: Likelihood) -> Floats:
+        """Return v with v A = q for every group."""
+        return self.weighed(likelihood).operator.invert(likelihood.shares)
+
+
+class Inv(Inversion):
     """Matrix inversion: unbiased, sums to one, may be negative.
 
-    If several mechanisms drew the reports, their inverses are averaged by the numbers of reports. Equation 13 of Murakami,
-    Hino and Sakuma (PoPETs 2018) averages them evenly, which is less precise unless these numbers are equal.
+    If several mechanisms drew the reports, their inverses are averaged by the numbers of reports. ``weigh := 'mechanisms'``
+    averages them evenly: equation 13 of Murakami, Hino and Sakuma (PoPETs 2018). That is more precise if the mechanisms with
+    few reports are the exact ones, and less precise if all are alike.
 
     >>> import numpy as np
     >>> from ldpsql.inference.operators import KeepOrSpreadOperator
@@ -27,10 +50,10 @@ class Inv(Estimator):
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Solve v A = q for every group."""
-        return Fit.inversion(likelihood.operator.invert(likelihood.shares))
+        return Fit.inversion(self.inverted(likelihood))
 
 
-class InvN(Estimator):
+class InvN(Inversion):
     """Matrix inversion, then negative shares are set to zero and the rest is scaled to sum to one.
 
     If no share is positive, as in groups of one or two set-valued reports, the result is the nearest distribution.
@@ -45,12 +68,12 @@ class InvN(Estimator):
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Invert, clip and normalise every group."""
-        v = likelihood.operator.invert(likelihood.shares)
+        v = self.inverted(likelihood)
         positive = np.where(v.max(axis=-1, keepdims=True) > 0, np.maximum(v, 0.0), simplex_projection(v))
         return Fit.inversion(positive / positive.sum(axis=-1, keepdims=True))
 
 
-class InvP(Estimator):
+class InvP(Inversion):
     """Matrix inversion, then the nearest distribution in Euclidean distance.
 
     >>> import numpy as np
@@ -64,7 +87,7 @@ class InvP(Estimator):
 
     def fit(self, likelihood: Likelihood) -> Fit:
         """Invert and project every group."""
-        return Fit.inversion(simplex_projection(likelihood.operator.invert(likelihood.shares)))
+        return Fit.inversion(simplex_projection(self.inverted(likelihood)))
 
 
 @hookimpl

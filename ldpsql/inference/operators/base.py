@@ -188,6 +188,10 @@ class Operator(ABC):
         """
         return np.zeros(len(shares))
 
+    def evenly(self) -> Operator:
+        """Return the operator that inverts so that each channel weighs the same: itself, unless reports are of several."""
+        return self
+
     @cached_property
     def inverse(self) -> Floats | None:
         """The least-squares inverse of the channel, shape (outputs, inputs), if that is what `invert` applies."""

@@ -151,6 +151,10 @@ class LevelsOperator(StackOperator):
             self._last_solved = ref(shares), (measured, solved)
         return measured, solved
 
+    def evenly(self) -> Operator:
+        """Return itself: its levels are those of one mechanism."""
+        return self
+
     def invert(self, shares: Floats) -> Floats:
         """Return the unbiased consistent shares, with weights that do not depend on the shares themselves."""
         return self._solved(shares)[1].copy()

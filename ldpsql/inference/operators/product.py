@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import Floats
 from ldpsql.channels.costs import Cost
-from ldpsql.errors import IllConditioned
+from ldpsql.errors import IllConditioned, NotApplicable
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Ends, InvertedOperator, Operator, digest
 from ldpsql.inference.operators.dense import DenseOperator
@@ -36,6 +36,8 @@ class StackOperator(Operator):
     weights change no estimate: they only state how often reports of each channel are expected.
     """
 
+    even_channels = False  # whether `invert` weighs each channel the same, and not each report
+
     def __init__(self, parts: Sequence[Operator], weights: Floats) -> None:
         self.parts, self.weights = tuple(parts), weights
         self.inputs, self.outputs = parts[0].inputs, sum(part.outputs for part in parts)
@@ -54,7 +56,14 @@ class StackOperator(Operator):
     @cached_property
     def key(self) -> bytes:
         """A digest of the parts and their weights."""
-        return digest(type(self).__name__.encode(), self.weights, *(part.key for part in self.parts))
+        kind = f"{type(self).__name__} {self.even_channels}".encode()
+        return digest(kind, self.weights, *(part.key for part in self.parts))
+
+    def evenly(self) -> Operator:
+        """Return the stack that inverts so that each channel weighs the same, however many reports it has."""
+        even = type(self)(self.parts, self.weights)
+        even.even_channels = True
+        return even
 
     @cached_property
     def bounding_weights(self) -> Bounding | None:
@@ -98,15 +107,21 @@ class StackOperator(Operator):
         """Return the sum of the parts' rough curvatures."""
         return np.asarray(sum(weight**2 * part.rough_curvature(w[at], among) for part, weight, at in self._each()))
 
+    @property
+    def lifts(self) -> Floats:
+        """By how much more than a report of the stack, a report of each channel weighs in `invert`."""
+        shares = self.weights / self.weights.sum()
+        return 1.0 / (len(shares) * shares) if self.even_channels else np.ones(len(shares))
+
     @cached_property
     def condition(self) -> float:
         """The mean of the parts' condition numbers, as `invert` takes the mean of their inverses."""
-        return float(self.weights @ np.array([part.condition for part in self.parts]) / self.weights.sum())
+        return float(self.lifts * self.weights @ np.array([part.condition for part in self.parts]) / self.weights.sum())
 
     @cached_property
     def influence(self) -> float:
         """The largest of the parts': a report of channel m moves its inverse by influence/n_m, which has the weight n_m/n."""
-        return max(part.influence for part in self.parts)
+        return float(max(lift * part.influence for lift, part in zip(self.lifts, self.parts, strict=True)))
 
     def law_fit(self, shares: Floats, n: float) -> tuple[float, float]:
         """Test each channel's own reports; return the smallest p-value, times the number of channels."""
@@ -121,14 +136,16 @@ class StackOperator(Operator):
     def invert(self, shares: Floats) -> Floats:
         """Return the mean of the parts' inverses, each weighted by its number of reports: every report counts the same.
 
+        With `even_channels` the inverses that have reports weigh the same.
         Source: Murakami, Hino, Sakuma, "Toward distribution estimation under local differential privacy with small samples",
-        PoPETs 2018, eq. 13, which is the case of equally many reports of every channel.
+        PoPETs 2018, eq. 13.
         """
+        own = np.stack([shares[:, at].sum(axis=-1) for _, _, at in self._each()])
+        weights = (own > 0) / (own > 0).sum(axis=0) if self.even_channels else own
         v = np.zeros((len(shares), self.inputs))
-        for part, _, at in self._each():
-            own = shares[:, at].sum(axis=-1, keepdims=True)
-            here = own[:, 0] > 0
-            v[here] += own[here] * part.invert(shares[here, at] / own[here])
+        for (part, _, at), total, weight in zip(self._each(), own, weights, strict=True):
+            here = total > 0
+            v[here] += weight[here, None] * part.invert(shares[here, at] / total[here, None])
         return v
 
     inverse = None
@@ -151,8 +168,20 @@ class StackOperator(Operator):
 
     def scatter(self, theta: Floats) -> Floats:
         """Return n times the variance of every share that `invert` gives: the mean of the parts'."""
-        weights = self.weights / self.weights.sum()
+        weights = self.lifts**2 * self.weights / self.weights.sum()
         return np.asarray(sum(weight * part.scatter(theta) for part, weight in zip(self.parts, weights, strict=True)))
+
+    def pulled(self, c: Floats) -> Floats | None:
+        """Return what the reports of each channel add to c'v; None if `invert` of a part is not linear, or takes long."""
+        pulls = []
+        for part, lift in zip(self.parts, self.lifts, strict=True):
+            if part.large or part.consistent:
+                return None
+            own = part.pulled(c)
+            if own is None and part.inputs * part.outputs > _BLOCK:
+                return None
+            pulls.append(lift * (part.invert(np.eye(part.outputs)) @ c if own is None else own))
+        return np.concatenate(pulls, axis=-2)
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return standard error of every share that `invert` gives, and ``z`` errors to either side."""
@@ -236,6 +265,17 @@ class ProductOperator(InvertedOperator, DenseOperator):
         return np.array([np.bincount(self._positions, weights=row, minlength=self._single.outputs) for row in each])
 
     inverse = None
+
+    def evenly(self) -> Operator:
+        """Return itself if all reports are of one channel.
+
+        Raises:
+            NotApplicable: if not, as a list may hold reports of several channels.
+
+        """
+        if self._single.evenly() is not self._single:
+            raise NotApplicable("each user has a list of reports, of several mechanisms", "leave out weigh := 'mechanisms'")
+        return self
 
     def information(self, theta: Floats, shares: Floats) -> Floats:
         """Return the expected information of a list, shape (inputs, inputs), unless the operator of one report has none."""
