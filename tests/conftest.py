@@ -72,6 +72,13 @@ def wound(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return wind
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _functions_as_they_were() -> Iterator[None]:
+    """Fail if a test of a module changed functions of a connection that it shares with others."""
+    yield
+    instances.check()
+
+
 @pytest.fixture
 def con() -> Iterator[DuckDBPyConnection]:
     """Lend a connection to a database in memory with the functions and the macro ``city``, and nothing else."""

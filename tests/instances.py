@@ -1,36 +1,34 @@
 """An instance of DuckDB with the functions attached, which a test hands to the next one if it leaves it as it found it.
 
-To attach takes 0.15 s, and hundreds of tests want a connection; to look whether anything was changed takes a tenth of that.
+To attach takes 0.1 s, and hundreds of tests want a connection; to see whether its database was changed takes a tenth of that.
+To list all functions takes longer, so that is done once a module: what changes those of ``ldp`` must be a call of `attach`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.functions import quoted
+from ldpsql.engine.connections import CONNECTIONS
+from ldpsql.functions import quoted, text_literal
 
 _STATE = """
-    SELECT count(*), bit_xor(hash(database_name, path)) FROM duckdb_databases()
-    UNION ALL SELECT count(*), bit_xor(hash(name, value)) FROM duckdb_settings()
-    UNION ALL SELECT count(*), bit_xor(hash(database_name, schema_name)) FROM duckdb_schemas()
-    UNION ALL SELECT count(*), bit_xor(hash(database_name, type_name, type_oid)) FROM duckdb_types()
-    UNION ALL SELECT count(*), bit_xor(hash(sequence_name)) FROM duckdb_sequences()
-    UNION ALL SELECT count(*), NULL FROM duckdb_tables()
-    UNION ALL SELECT count(*), NULL FROM duckdb_views()
-    UNION ALL SELECT count(*), NULL FROM duckdb_secrets()"""
+    SELECT (SELECT bit_xor(hash(database_name, path)) FROM duckdb_databases()),
+           (SELECT bit_xor(hash(name, value)) FROM duckdb_settings()), (SELECT count(*) FROM duckdb_secrets())"""
 _MADE = """
     SELECT 'VIEW', schema_name, view_name FROM duckdb_views() WHERE NOT internal
     UNION ALL SELECT 'TABLE', schema_name, table_name FROM duckdb_tables()"""
 _FUNCTIONS = """
-    SELECT count(*) FILTER (NOT made), bit_xor(hash(database_name, schema_name, function_name, function_oid)) FILTER (NOT made),
-           list(DISTINCT [if(function_type = 'table_macro', 'MACRO TABLE', 'MACRO'), schema_name, function_name]) FILTER (made)
-    FROM (SELECT *, database_name = 'memory' AND macro_definition IS NOT NULL AND function_name <> 'city' AS made
-          FROM duckdb_functions())"""
+    SELECT count(*), bit_xor(hash(database_name, schema_name, function_name, function_oid))
+    FROM duckdb_functions() WHERE database_name <> 'memory'"""
+_MACRO = re.compile(r'^CREATE MACRO ((?:"[^"]*"|\w|\.)+) \(.*?\) AS (TABLE)?', re.MULTILINE)
 
 
 class Instance:
@@ -39,43 +37,55 @@ class Instance:
     def __init__(self) -> None:
         self._con = ldpsql.connect()
         self._con.execute("CREATE MACRO city() AS ldp.krr(1.0, ['Lima', 'Oslo', 'Rome', 'Kyiv'])")
-        self._state, self._functions = self._con.execute(_STATE).fetchall(), self._con.execute(_FUNCTIONS).fetchall()[0][:2]
+        self._folder = TemporaryDirectory()
+        self._schema, self._state, self._functions = self._exported(), self._read(_STATE), self._read(_FUNCTIONS)
         self._version = self._catalog_version()
+        ((self._number,),) = self._con.execute("SELECT ldp._catalog()").fetchall()
 
     def connection(self) -> DuckDBPyConnection:
         """Return a connection, which has temporary tables, prepared statements and a search path of its own."""
         return self._con.cursor()
 
     def tidied(self) -> bool:
-        """Drop tables, views and macros; return whether all else is as it was."""
+        """Drop tables, views and macros; return whether all else is as it was, as far as is seen at once."""
+        if [one() for one in CONNECTIONS._connections[self._number]] != [self._con]:  # attached again
+            return False
         if self._version is not None and self._catalog_version() == self._version:  # nothing ran but queries
             return True
         try:
-            same = self._without_what_was_made()
+            for kind, schema, name in self._read(_MADE):
+                self._con.execute(f"DROP {kind} memory.{quoted(schema)}.{quoted(name)} CASCADE")
+            if (made := self._exported()) != self._schema:
+                for name, table in set(_MACRO.findall(made)) - set(_MACRO.findall(self._schema)):
+                    self._con.execute(f"DROP MACRO {table} memory.{name}")
+                made = self._exported()
+            same = made == self._schema and self._read(_STATE) == self._state
         except duckdb.Error:
             return False
         self._version = self._catalog_version()
         return same
+
+    def has_its_functions(self) -> bool:
+        """Return whether the functions of all but the database in memory are those that it began with."""
+        return self._read(_FUNCTIONS) == self._functions
 
     def _catalog_version(self) -> object:
         """Return what changes with the catalog; None if this DuckDB does not say, for the method is not a public one."""
         version = getattr(self._con, "_catalog_version", None)
         return None if version is None else version()
 
-    def _without_what_was_made(self) -> bool:
-        """Drop tables, views and macros; the functions are listed once, which takes DuckDB 20 ms."""
-        self._drop(self._con.execute(_MADE).fetchall())
-        ((number, digest, macros),) = self._con.execute(_FUNCTIONS).fetchall()
-        self._drop(macros or [])
-        return (number, digest) == self._functions and self._con.execute(_STATE).fetchall() == self._state
+    def _exported(self) -> str:
+        """Return the SQL of all that is in the database in memory."""
+        self._con.execute(f"EXPORT DATABASE memory TO {text_literal(self._folder.name)}")
+        return Path(self._folder.name, "schema.sql").read_text("utf-8")
 
-    def _drop(self, made: Iterable[Sequence[str]]) -> None:
-        for kind, schema, name in made:
-            self._con.execute(f"DROP {kind} memory.{quoted(schema)}.{quoted(name)}{'' if 'MACRO' in kind else ' CASCADE'}")
+    def _read(self, query: str) -> list[tuple[str, ...]]:
+        return self._con.execute(query).fetchall()
 
     def close(self) -> None:
         """Close the database."""
         self._con.close()
+        self._folder.cleanup()
 
 
 _IDLE: list[Instance] = []
@@ -93,3 +103,11 @@ def connection() -> Iterator[DuckDBPyConnection]:
             _IDLE.append(instance)
         else:
             instance.close()
+
+
+def check() -> None:
+    """Raise an error, and lend no instance again, if a test changed the functions of one."""
+    if not all(instance.has_its_functions() for instance in _IDLE):
+        while _IDLE:
+            _IDLE.pop().close()
+        raise AssertionError("a test of this module changed functions that others share: use ldpsql.connect() in it")

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+import ldpsql
 from tests.instances import Instance
 
 
@@ -19,12 +20,34 @@ def instance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         yield made
 
 
-def test_tables_views_and_macros_are_dropped_and_other_changes_are_noticed(instance: Instance) -> None:
+def test_tables_views_and_macros_are_dropped(instance: Instance) -> None:
     for statement in ("SELECT 1", "CREATE TABLE t AS SELECT 1", "CREATE VIEW v AS SELECT 1", "CREATE MACRO f() AS 1"):
         instance.connection().execute(statement)
         assert instance.tidied()
     with instance.connection() as con:
         assert con.execute("FROM duckdb_tables()").fetchall() == []
         assert con.execute("FROM duckdb_functions() WHERE function_name = 'f'").fetchall() == []
-    instance.connection().execute("SET GLOBAL memory_limit = '1GB'")
+
+
+OTHERS = ("SET GLOBAL memory_limit = '1GB'", "CREATE SCHEMA s", "CREATE TYPE e AS ENUM ('a')", "ATTACH ':memory:' AS o")
+
+
+@pytest.mark.parametrize("change", OTHERS)
+def test_other_changes_are_noticed(instance: Instance, change: str) -> None:
+    instance.connection().execute(change)
     assert not instance.tidied()
+
+
+def test_attaching_again_is_noticed(instance: Instance) -> None:
+    with instance.connection() as con:
+        ldpsql.attach(con)
+    assert not instance.tidied()
+
+
+def test_changed_functions_are_noticed(instance: Instance) -> None:
+    instance.connection().execute("CREATE OR REPLACE MACRO ldp.rate() AS 1")
+    assert not instance.has_its_functions()
+    with closing(Instance()) as other:
+        assert other.has_its_functions()
+        other.connection().create_function("one", lambda: 1, [], "BIGINT")
+        assert not other.has_its_functions()
