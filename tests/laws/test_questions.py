@@ -7,20 +7,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from duckdb import DuckDBPyConnection
-from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql.errors import InvalidParameter
 from ldpsql.functions import registry, sql_literal
 from ldpsql.mechanisms import Mechanism
 from tests import instances
-from tests.commands import app
+from tests.commands import rows
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "quantile": {"q": 0.3},
@@ -94,15 +94,45 @@ def shown(answer: Any) -> list[float]:
     return flat([one if fine else one._replace(**unknown) for one, fine in zip(each, known, strict=True)])
 
 
+IN_TURN = dict(zip([*QUESTIONS, *RAW], list(MECHANISMS) * 9, strict=False))  # a mechanism for each question
+SOURCES = {name: (text, VALUES) for name, text in MECHANISMS.items()} | OTHERS
+
+
+def source_of(question: str) -> str:
+    """Return the source that a question is asked of."""
+    return question if question in OTHERS else IN_TURN[question]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Reports of a source: ``r`` in a connection and a file, and ``recorded`` with the record of their mechanism."""
+
+    con: DuckDBPyConnection
+    text: str
+    file: str
+
+    def command(self, question: str, column: str, arguments: dict[str, Any], *options: str) -> list[dict[str, Any]]:
+        """Return the rows that the command prints."""
+        options += tuple(f"--{name}={one if name == 'estimator' else json.dumps(one)}" for name, one in arguments.items())
+        return rows("ask", question, self.file, column, f"--mechanism={self.text}", *options)
+
+
 @pytest.fixture(scope="module")
-def drawn(request: pytest.FixtureRequest) -> Iterator[tuple[str, Mechanism, DuckDBPyConnection]]:
-    m = registry().mechanism(MECHANISMS[request.param])
+def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drawn]:
+    text, value = SOURCES[request.param]
+    file = str(tmp_path_factory.mktemp("drawn") / "r.parquet")
+    written = "ldp." + text.replace("=", " := ") if request.param in MECHANISMS else sql_literal(text)
+    lists = ", [ldp.perturb(x, m()), ldp.perturb(x, m())] AS xs" if request.param in MECHANISMS else ""
     with instances.connection() as con:
-        con.execute(f"CREATE MACRO m() AS ldp.{str(m).replace('=', ' := ')}")
-        con.execute("CREATE MACRO levels() AS MAP {'a': m(), 'b': m()}")
-        con.execute(f"""CREATE TABLE r AS SELECT ldp.perturb(v, m()) AS x, [ldp.perturb(v, m()), ldp.perturb(v, m())] AS xs,
-            ['a', 'b'][1 + i % 2] AS level FROM (SELECT i, {VALUES} AS v FROM range(600) t(i))""")
-        yield request.param, m, con
+        con.execute(f"CREATE MACRO m() AS {written}; CREATE MACRO levels() AS MAP {{'a': m(), 'b': m()}}")
+        con.execute(f"""CREATE TABLE p AS SELECT {value} AS x, i // 300 AS g, hash(i) % 9 AS y, i % 7 AS age, i % 5 AS hours,
+            ['a', 'b'][1 + i % 2] AS level FROM range(600) t(i)""")
+        con.execute(f"CREATE TABLE r AS SELECT * REPLACE (ldp.perturb(x, m()) AS x){lists} FROM p")
+        con.execute(f"COPY r TO '{file}'")
+        if not text.startswith("row("):  # each of its columns has a mechanism of its own
+            perturbed = f"ldp.perturb_rows(p, {{x: {sql_literal(text)}}}, keep := [g, y, age, hours])"
+            con.execute(f"CREATE TABLE recorded AS FROM {perturbed}")
+        yield Drawn(con, text, file)
 
 
 # Each question meets two mechanisms in turn, the second with a condition.
@@ -110,15 +140,14 @@ PAIRED = [
     (name, question, given)
     for number, name in enumerate(MECHANISMS)
     for turn, question in enumerate(QUESTIONS)
-    for given in ("all", "where a condition holds")
+    for given in GIVEN
     if number == (turn + (given != "all")) % len(MECHANISMS)
 ]
 
 
 @pytest.mark.parametrize(("drawn", "question", "given"), PAIRED, indirect=["drawn"])
-def test_every_question_has_one_answer(drawn: tuple[str, Mechanism, DuckDBPyConnection], question: str, given: str) -> None:
-    _, m, con = drawn
-    arguments = ARGUMENTS.get(question, {})
+def test_every_question_has_one_answer(drawn: Drawn, question: str, given: str) -> None:
+    con, m, arguments = drawn.con, registry().mechanism(drawn.text), ARGUMENTS.get(question, {})
     if question != "margin" and "given" in registry().questions[question].parameters():  # that of a margin names columns
         arguments = GIVEN[given] | arguments
     levels = {"a": m, "b": m}
@@ -127,100 +156,80 @@ def test_every_question_has_one_answer(drawn: tuple[str, Mechanism, DuckDBPyConn
         "xs": (m, "m()"),
         "{level: level, report: x}": (levels, "levels()"),
     }
+    counted = list(sources)[(QUESTIONS.index(question) + (given != "all")) % 3]
     for reports, (source, written) in sources.items():
         answer = in_sql(con, question, reports, written, arguments)
         assert len(answer) >= 4 or question == "compare_estimators"
-        assert in_sql(con, question, f"ldp.counts({reports})", written, arguments) == pytest.approx(answer, 1e-9, 1e-9, True)
+        if reports == counted:
+            assert in_sql(con, question, f"ldp.counts({reports})", written, arguments) == pytest.approx(
+                answer, 1e-9, 1e-9, True
+            )
         column = con.sql(f"SELECT {reports} AS c FROM r").to_arrow_table().column(0).combine_chunks()
         assert python(source, column, question, arguments) == pytest.approx(answer, 1e-9, 1e-9, True), reports
 
 
-@pytest.mark.parametrize("question", OTHERS)
-def test_questions_about_other_sources_have_one_answer(con: DuckDBPyConnection, question: str) -> None:
-    text, value = OTHERS[question]
-    m, arguments = sql_literal(text), ARGUMENTS.get(question, {})
-    con.execute(f"CREATE TABLE t AS SELECT ldp.perturb({value}, {m}) AS x FROM range(600) t(i)")
-    options = "".join(f", {name} := {sql_literal(given)}" for name, given in arguments.items())
+@pytest.mark.parametrize(("drawn", "question"), [(name, name) for name in OTHERS], indirect=["drawn"])
+def test_questions_about_other_sources_have_one_answer(drawn: Drawn, question: str) -> None:
+    arguments = ARGUMENTS.get(question, {})
     reports = ("ldp.counts(x), ldp.counts(x)",) if question == "compare" else ("x", "ldp.counts(x)")
-    answers = [flat(con.execute(f"SELECT ldp.{question}({one}, {m}{options}) FROM t").fetchall()[0][0]) for one in reports]
+    answers = [in_sql(drawn.con, question, one, "m()", arguments) for one in reports]
     if question in ("independence", "margin", "distance"):
-        column = con.sql("SELECT x FROM t").to_arrow_table().column(0).combine_chunks()
-        answers.append(python(registry().mechanism(text), column, question, arguments))
+        column = drawn.con.sql("SELECT x FROM r").to_arrow_table().column(0).combine_chunks()
+        answers.append(python(registry().mechanism(drawn.text), column, question, arguments))
     assert len(answers[0]) >= (1 if question == "distance" else 4)
     assert all(answer == pytest.approx(answers[0], 1e-9, 1e-9, True) for answer in answers)
 
 
-IN_TURN = dict(zip([*QUESTIONS, *RAW], list(MECHANISMS.values()) * 9, strict=False))  # a mechanism for each question
+SINGLE = [(source_of(name), name) for name, kind in BUILT_IN.items() if not kind.two_groups and not kind.raw]
 
 
-@pytest.mark.parametrize("given", GIVEN)
-@pytest.mark.parametrize("question", [name for name, kind in BUILT_IN.items() if not kind.two_groups and not kind.raw])
-def test_the_command_line_and_the_table_function_have_the_answer_of_the_aggregate(
-    con: DuckDBPyConnection, question: str, given: str, tmp_path: Path
-) -> None:
-    if given != "all" and (question == "margin" or "given" not in registry().questions[question].parameters()):
-        pytest.skip("it has no condition")
-    text, value = OTHERS.get(question) or (IN_TURN[question], VALUES)
-    arguments = GIVEN[given] | ARGUMENTS.get(question, {})
-    m = sql_literal(text)
-    con.execute(f"CREATE TABLE r AS SELECT ldp.perturb({value}, {m}) AS x FROM range(600) t(i)")
-    con.execute(f"COPY r TO '{tmp_path}/r.parquet'")
-    given_options = [f"--{name}={one if name == 'estimator' else json.dumps(one)}" for name, one in arguments.items()]
-    options = [f"--mechanism={text}", "--format=json", *given_options]
-    ran = CliRunner().invoke(app, ["ask", question, f"{tmp_path}/r.parquet", "x", *options])
-    assert ran.exit_code == 0, ran.output
-    answer = in_sql(con, question, "x", m, arguments)
-    assert in_sql(con, question, "r, x", m, arguments) == pytest.approx(answer, 1e-9, 1e-9, True)
-    rows = json.loads(ran.stdout)
-    assert {row.pop("n") for row in rows} == {600}
-    assert flat(rows) == pytest.approx(answer, 1e-9, 1e-9, True)
+@pytest.mark.parametrize(("drawn", "question"), SINGLE, indirect=["drawn"])
+def test_the_command_line_and_the_table_function_have_the_answer_of_the_aggregate(drawn: Drawn, question: str) -> None:
+    """Every second question that takes a condition has one."""
+    conditioned = [name for _, name in SINGLE if name != "margin" and "given" in BUILT_IN[name].parameters()]
+    arguments = (WHERE if question in conditioned[::2] else {}) | ARGUMENTS.get(question, {})
+    answer = in_sql(drawn.con, question, "x", "m()", arguments)
+    assert in_sql(drawn.con, question, "r, x", "m()", arguments) == pytest.approx(answer, 1e-9, 1e-9, True)
+    printed = drawn.command(question, "x", arguments)
+    assert {row.pop("n") for row in printed} == {600}
+    assert flat(printed) == pytest.approx(answer, 1e-9, 1e-9, True)
 
 
-@pytest.mark.parametrize("question", [name for name in QUESTIONS if name != "compare_estimators"])
-def test_lists_and_levels_have_one_answer_for_each_group_on_every_surface(
-    con: DuckDBPyConnection, question: str, tmp_path: Path
-) -> None:
-    text, arguments = IN_TURN[question], ARGUMENTS.get(question, {})
-    con.execute(f"CREATE MACRO m() AS ldp.{text.replace('=', ' := ')}; CREATE MACRO levels() AS MAP {{'a': m(), 'b': m()}}")
-    con.execute(f"""CREATE TABLE r AS SELECT ldp.perturb(v, m()) AS x, [ldp.perturb(v, m()), ldp.perturb(v, m())] AS xs,
-        ['a', 'b'][1 + i % 2] AS level, i // 300 AS g FROM (SELECT i, {VALUES} AS v FROM range(600) t(i))""")
+GROUPED = [(IN_TURN[name], name) for name in QUESTIONS if name != "compare_estimators"]
+
+
+@pytest.mark.parametrize(("drawn", "question"), GROUPED, indirect=["drawn"])
+def test_lists_and_levels_have_one_answer_for_each_group_on_every_surface(drawn: Drawn, question: str) -> None:
+    con, arguments = drawn.con, ARGUMENTS.get(question, {})
     options = "".join(f", {name} := {sql_literal(one)}" for name, one in arguments.items())
     for reports, m in (("xs", "m()"), ("{level: level, report: x}", "levels()")):
-        grouped = con.execute(f"SELECT g, ldp.{question}({reports}, {m}{options}) FROM r GROUP BY g").fetchall()
-        expected = {g: flat(answer) for g, answer in grouped}
-        rows = con.execute(f"FROM ldp.{question}(r, {reports}, {m}{options}, by := g)").fetchall()
-        assert {row[-1] for row in rows} == {300}
-        for g, answer in expected.items():
-            assert flat([row[1:-1] for row in rows if row[0] == g]) == pytest.approx(answer, 1e-9, 1e-9, True), reports
-    con.execute(f"COPY (SELECT xs, g FROM r) TO '{tmp_path}/r.parquet'")
-    given = [f"--{name}={json.dumps(one)}" for name, one in arguments.items()]
-    named = ["ask", question, f"{tmp_path}/r.parquet", "xs", f"--mechanism={text}", "--by=g", "--format=json", *given]
-    ran = CliRunner().invoke(app, named)
-    assert ran.exit_code == 0, ran.output
-    shown_rows, xs = json.loads(ran.stdout), con.execute(f"SELECT g, ldp.{question}(xs, m(){options}) FROM r GROUP BY g")
-    for g, answer in xs.fetchall():
-        own = [list(row.values())[1:-1] for row in shown_rows if row["g"] == g]
-        assert flat(own) == pytest.approx(flat(answer), 1e-9, 1e-9, True)
+        answers = con.execute(f"SELECT g, ldp.{question}({reports}, {m}{options}) FROM r GROUP BY g").fetchall()
+        roads = [con.execute(f"FROM ldp.{question}(r, {reports}, {m}{options}, by := g)").fetchall()]
+        if reports == "xs":
+            roads.append([tuple(row.values()) for row in drawn.command(question, "xs", arguments, "--by=g")])
+        for road in roads:
+            assert {row[-1] for row in road} == {300}
+            for g, answer in answers:
+                own = [row[1:-1] for row in road if row[0] == g]
+                assert flat(own) == pytest.approx(flat(answer), 1e-9, 1e-9, True), reports
 
 
-@pytest.mark.parametrize("question", [name for name in BUILT_IN if name not in ("compare", "independence", "margin")])
-def test_a_question_of_a_table_finds_the_recorded_mechanism_with_all_arguments(con: DuckDBPyConnection, question: str) -> None:
-    text, value = OTHERS.get(question) or (IN_TURN[question], VALUES)
+OF_TABLES = [(source_of(name), name) for name in BUILT_IN if name not in ("compare", "independence", "margin")]
+
+
+@pytest.mark.parametrize(("drawn", "question"), OF_TABLES, indirect=["drawn"])
+def test_a_question_of_a_table_finds_the_recorded_mechanism_with_all_arguments(drawn: Drawn, question: str) -> None:
     options = "".join(f", {name} := {sql_literal(one)}" for name, one in ARGUMENTS.get(question, {}).items())
     options += raw(question) if question in RAW else ""
-    con.execute(
-        f"CREATE TABLE p AS SELECT {value} AS x, i // 300 AS g, hash(i) % 9 AS y, i % 7 AS age, "
-        "i % 5 AS hours FROM range(600) t(i)"
-    )
-    con.execute(f"CREATE TABLE r AS FROM ldp.perturb_rows(p, {{x: {sql_literal(text)}}}, keep := [g, y, age, hours])")
-    for more in ("", ", by := g", ", by := {h: g}"):
-        without, with_it = (f"FROM ldp.{question}(r, x{m}{options}{more}) ORDER BY ALL" for m in ("", f", {sql_literal(text)}"))
-        answer = con.execute(without)
-        columns, rows = answer.description, answer.fetchall()
-        assert rows
-        assert {row[-1] for row in rows} == {300 if more else 600}
-        assert columns == con.execute(with_it).description
-        assert flat(rows) == pytest.approx(flat(con.execute(with_it).fetchall()), 1e-9, 1e-9, True)
+    for more in ("", (", by := g", ", by := {h: g}")[OF_TABLES.index((source_of(question), question)) % 2]):
+        without, with_it = (
+            drawn.con.sql(f"FROM ldp.{question}(recorded, x{m}{options}{more}) ORDER BY ALL").to_arrow_table()
+            for m in ("", f", {sql_literal(drawn.text)}")
+        )
+        answer = [tuple(row.values()) for row in without.to_pylist()]
+        assert {row[-1] for row in answer} == {300 if more else 600}
+        assert without.schema == with_it.schema
+        assert flat(answer) == pytest.approx(flat([tuple(row.values()) for row in with_it.to_pylist()]), 1e-9, 1e-9, True)
 
 
 COLUMNS: dict[str, dict[str, Any]] = {
@@ -264,10 +273,8 @@ def test_a_question_about_raw_columns_has_one_answer(
         answers += [ldpsql.estimate(data, registry().mechanism(text), **asked).to_polars().rows()]
     columns = [f"--{name}={','.join(own) if isinstance(own, list) else own}" for name, own in COLUMNS[question].items()]
     own = [f"--{name}={one if isinstance(one, str) else json.dumps(one)}" for name, one in options.items()]
-    written = ["ask", question, f"{tmp_path}/r.parquet", "x", f"--mechanism={text}", "--weight=w", "--by=g", "--format=json"]
-    ran = CliRunner().invoke(app, [*written, *columns, *own])
-    assert ran.exit_code == 0, ran.output
-    answers.append([tuple(row.values()) for row in json.loads(ran.stdout)])
+    written = ["ask", question, f"{tmp_path}/r.parquet", "x", f"--mechanism={text}", "--weight=w", "--by=g"]
+    answers.append([tuple(row.values()) for row in rows(*written, *columns, *own)])
     if question == "outcome":
         sums = "SELECT g, ldp.sums(x, y, weight := w) AS s FROM r GROUP BY g, x, age"
         call = f"unnest(ldp.outcome(s, m(){given.replace(', weight := w', '')}), recursive := true)"
@@ -362,78 +369,50 @@ def ldpsql_questions() -> list[type[Question]]:
     return [Part]
 '''.lstrip()
 
-OF_ROWS_EVERYWHERE = """
+EVERYWHERE = """
 import json
 import ldpsql
-from typer.testing import CliRunner
-from tests.commands import app
+from tests.commands import rows
 con = ldpsql.connect()
-m = "krr(2, [1, 2, 3])"
-con.execute(f"CREATE TABLE r AS SELECT ldp.perturb(1 + i % 3, ldp.{m}) AS x, i % 7 AS y FROM range(600) t(i)")
+m = "krr(2, [1, 2, 3, 5, 8, 13])"
+con.execute(f"CREATE MACRO m() AS ldp.{m}")
+con.execute("CREATE TABLE r AS SELECT ldp.perturb([1, 2, 3, 5, 8, 13][1 + i % 6], m()) AS x, i % 7 AS y FROM range(600) t(i)")
 con.execute("COPY r TO 'r.parquet'")
-answers = [con.execute(f"SELECT unnest(ldp.part(x, ldp.{m}, y), recursive := true) FROM r").fetchall()]
+command = ["r.parquet", "x", "-m", m, "--format", "json"]
+spread = [list(con.execute(f"SELECT ldp.spread({x}, m()) FROM r").fetchall()[0][0].values()) for x in ("x", "ldp.counts(x)")]
+spread.append(list(ldpsql.estimate(con.table("r"), m, column="x").ask("spread")))
+spread.append([rows("ask", "spread", *command)[0][name] for name in ("estimate", "std_error", "low", "high")])
+part = [con.execute("SELECT unnest(ldp.part(x, m(), y), recursive := true) FROM r").fetchall()]
 sums = "(SELECT ldp.sums(x, y) AS s FROM r GROUP BY x)"
-answers.append(con.execute(f"SELECT unnest(ldp.part(s, ldp.{m}), recursive := true) FROM {sums}").fetchall())
-answers.append([row[:2] for row in con.execute(f"FROM ldp.part(r, x, ldp.{m}, y)").fetchall()])
+part.append(con.execute(f"SELECT unnest(ldp.part(s, m()), recursive := true) FROM {sums}").fetchall())
+part.append([row[:2] for row in con.execute("FROM ldp.part(r, x, m(), y)").fetchall()])
 for data in (con.table("r"), "r.parquet"):
-    rows = ldpsql.estimate(data, m, column="x", question="part", outcome="y").to_polars().rows()
-    answers.append([row[:2] for row in rows])
-ran = CliRunner().invoke(app, ["ask", "part", "r.parquet", "x", "-m", m, "--outcome", "y", "--format", "json"])
-assert ran.exit_code == 0, ran.output
-answers.append([[row["value"], row["estimate"]] for row in json.loads(ran.stdout)])
-comment = con.execute("SELECT DISTINCT comment FROM duckdb_functions() WHERE function_name = 'part'").fetchall()[0][0]
-print(json.dumps([answers, comment]))
-"""
-
-EVERYWHERE = """
-import json, sys
-import pyarrow.parquet as pq
-import ldpsql
-from typer.testing import CliRunner
-from tests import instances
-from tests.commands import app
-con = ldpsql.connect()
-con.execute("CREATE MACRO m() AS ldp.krr(2, [1, 2, 3, 5, 8, 13])")
-con.execute("CREATE TABLE r AS SELECT ldp.perturb([1, 2, 3, 5, 8, 13][1 + i % 6], m()) AS x FROM range(600) t(i)")
-con.execute("COPY r TO 'r.parquet'")
-answers = [list(con.execute(f"SELECT ldp.spread({x}, m()) FROM r").fetchall()[0][0].values()) for x in ("x", "ldp.counts(x)")]
-answers.append(list(ldpsql.estimate(con.table("r"), "krr(2, [1, 2, 3, 5, 8, 13])", column="x").ask("spread")))
-command = ["ask", "spread", "r.parquet", "x", "-m", "krr(2, [1, 2, 3, 5, 8, 13])", "--format", "json"]
-ran = CliRunner().invoke(app, command)
-assert ran.exit_code == 0, ran.output
-answers.append([json.loads(ran.stdout)[0][name] for name in ("estimate", "std_error", "low", "high")])
-comment = con.execute("SELECT DISTINCT comment FROM duckdb_functions() WHERE function_name = 'spread'").fetchall()[0][0]
-print(json.dumps([answers, comment]))
+    asked = ldpsql.estimate(data, m, column="x", question="part", outcome="y").to_polars().rows()
+    part.append([row[:2] for row in asked])
+part.append([[row["value"], row["estimate"]] for row in rows("ask", "part", *command, "--outcome", "y")])
+named = "function_name IN ('spread', 'part') AND function_type = 'macro'"
+comments = f"SELECT DISTINCT comment FROM duckdb_functions() WHERE {named} ORDER BY ALL"
+print(json.dumps([spread, part, con.execute(comments).fetchall()]))
 """
 
 
-def loose(tmp_path: Path, plugin: str, script: str) -> tuple[list[Any], str]:
-    """Return what a script prints in a process that has loaded a plugin from a loose file: answers, and a comment."""
-    assert plugin.count("\n") <= 40
-    (tmp_path / "plugin.py").write_text(plugin, encoding="utf-8")
+def test_questions_of_a_third_party_in_loose_files_are_on_every_surface(tmp_path: Path) -> None:
+    assert max(plugin.count("\n") for plugin in (LOOSE, OF_ROWS)) <= 40
+    for name, plugin in (("spread", LOOSE), ("part", OF_ROWS)):
+        (tmp_path / f"{name}.py").write_text(plugin, encoding="utf-8")
     ran = subprocess.run(
-        [sys.executable, "-c", script],
+        [sys.executable, "-c", EVERYWHERE],
         cwd=tmp_path,
-        env={**os.environ, "LDPSQL_PLUGINS": "./plugin.py", "PYTHONPATH": f"{Path(__file__).parents[2]}"},
+        env={**os.environ, "LDPSQL_PLUGINS": "./spread.py,./part.py", "PYTHONPATH": f"{Path(__file__).parents[2]}"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
-    answers, comment = json.loads(ran.stdout.splitlines()[-1])
-    return answers, comment
-
-
-def test_a_question_of_a_third_party_in_a_loose_file_is_on_every_surface(tmp_path: Path) -> None:
-    (one, *others), comment = loose(tmp_path, LOOSE, EVERYWHERE)
-    assert len(one) == 4
-    assert all(answer == pytest.approx(one, 1e-9, 1e-9) for answer in others)
-    assert comment == "aggregate: the standard deviation of the values, with its error and interval"
-
-
-def test_a_third_partys_question_about_a_raw_column_is_on_every_surface(tmp_path: Path) -> None:
-    (one, *others), comment = loose(tmp_path, OF_ROWS, OF_ROWS_EVERYWHERE)
-    assert len(one) == 3
-    assert len(others) == 5
-    assert all(flat(answer) == pytest.approx(flat(one), 1e-9, 1e-9) for answer in others)
-    assert comment == "aggregate: the part of the sum of a raw column that each value has"
+    spread, part, comments = json.loads(ran.stdout.splitlines()[-1])
+    assert (len(spread[0]), len(spread), len(part[0]), len(part)) == (4, 4, 6, 6)
+    assert all(flat(answer) == pytest.approx(flat(answers[0]), 1e-9, 1e-9) for answers in (spread, part) for answer in answers)
+    assert comments == [
+        ["aggregate: the part of the sum of a raw column that each value has"],
+        ["aggregate: the standard deviation of the values, with its error and interval"],
+    ]
