@@ -122,7 +122,8 @@ class PckvPm(KeyValueMechanism):
     """PCKV-PM: one pair of the padded set; its key with a number near its value, else any key with any number.
 
     With R = 1 + padding (e^epsilon - 1), the window is that of the piecewise mechanism for ln R, and random pairs are reported
-    so often that the top of the window is R times likelier than from another key: together e^epsilon, whatever the sets.
+    so often that the top of the window is R times likelier than from another key: together e^epsilon, whatever the sets. So is
+    the top bin if bins are wider than the window, where the density alone, added up in bins, would leave epsilon unspent.
     Reports are STRUCT(key, bin), both NULL for a dummy. They allow an estimate of the distribution of the values of every key.
 
     >>> mechanism = PckvPm(epsilon=1, keys=["book", "film", "song"], bins=8)

@@ -5,7 +5,7 @@ Each key of a unary encoding is independent, so what the reports show of one key
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, log, sqrt
 
 import numpy as np
 
@@ -49,3 +49,14 @@ def joint(epsilon: float) -> DenseOperator:
         {"mechanism": "pckv_pm_ue", "epsilon": f"{epsilon:g}", "keys": ["own", "other"], "bins": BINS}
     )
     return one_key(certify(mechanism).channel.response)
+
+
+def spent(padding: int, epsilon: float, bins: int) -> tuple[float, float]:
+    """Return the epsilon of the density of section V-C added up in bins, and that of pckv_pm, whose window is the same."""
+    spec = {"mechanism": "pckv_pm", "epsilon": f"{epsilon:g}", "keys": ["own", "other"], "padding": padding, "bins": bins}
+    certified = certify(registry().mechanism(spec))
+    ratio = 1 + padding * (exp(epsilon) - 1)
+    root = sqrt(ratio)
+    rest = 1 / root  # of a report of the density that is uniform on its range; the others lie in the window
+    top = rest / bins + (1 - rest) * certified.channel.response.window.probabilities().max()
+    return log(1 + (top * bins / rest - 1) / padding), certified.epsilon
