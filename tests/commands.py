@@ -51,9 +51,9 @@ def run(*arguments: str, stdin: str = "", cwd: Path | None = None, **environment
     return _run("", arguments, stdin, cwd, environment)
 
 
-def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def python(program: str, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run a program in Python, whose ``sys.argv[1:]`` are the arguments, and return its exit code and what it wrote."""
-    return _run(program, arguments, "", ROOT, {})
+    return _run(program, arguments, "", cwd, {})
 
 
 def _run(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -17,7 +15,7 @@ import ldpsql
 from ldpsql.domains import pinned
 from ldpsql.errors import InvalidDomain, InvalidParameter, OtherMechanism, SourceRefused, UnknownName
 from ldpsql.functions import Registry, registry
-from tests.commands import run
+from tests.commands import python, run
 
 SIZE = 5_000  # more than a list in SQL may have
 DECLARE = "SELECT ldp.declare('item', ldp.krr(8, list(item ORDER BY item))) FROM items"
@@ -196,7 +194,7 @@ con.execute("CREATE TABLE items AS SELECT 'declared there ' || i AS item FROM ra
 con.execute("{DECLARE}")
 con.execute("CREATE TABLE stored AS SELECT ldp.declared('item') AS m")
 """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=600)
+    assert python(script).returncode == 0
     with (
         ldpsql.connect(str(tmp_path / "db")) as con,
         pytest.raises(duckdb.Error, match=r"LDP104.*another process.*declare it again"),

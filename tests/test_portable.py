@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
 import pytest
 
 import ldpsql
-from tests.commands import run
+from tests.commands import python, run
 
 KRR = "krr(8, ['Lima', 'Oslo'])"
 IMPORT = "import sys, duckdb, ldpsql\ncon = {}.connect()\ncon.execute(\"IMPORT DATABASE 'shared'\")\n"
@@ -49,8 +47,7 @@ def imported(folder: Path, module: str, *statements: str) -> str:
     """Return what queries of an import return, in another process, with DuckDB alone or with ldpsql."""
     script = IMPORT.format(module) + (LDPSQL if module == "ldpsql" else "")
     script += "for query in sys.argv[1:]: print(con.sql(query).fetchall())"
-    done = subprocess.run([sys.executable, "-c", script, *statements], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout
+    return python(script, *statements, cwd=folder).stdout
 
 
 @pytest.mark.parametrize("module", ["duckdb", "ldpsql"])
