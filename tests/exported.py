@@ -22,13 +22,8 @@ LINEAR = {
     "square_wave(4, 0, 100, bins := 12)": ("i % 70", ["x"]),
     "truncated_geometric(1, 0, 6)": ("i % 7", ["x"]),
 }
-QUESTIONS = [
-    (text, weight, question)
-    for text in LINEAR
-    for weight in (None, "w")
-    for question in ("outcome", "mean")
-    if question == "outcome" or text[:3] in ("squ", "tru")
-]
+QUESTIONS = [(text, "w" if number % 2 else None, "outcome") for number, text in enumerate(LINEAR)]
+QUESTIONS += [(text, weight, "mean") for text in LINEAR for weight in (None, "w") if text[:3] in ("squ", "tru")]
 ASKED = [(text, weight) for text in LINEAR for weight in (None, "w") if not (weight and text[:3] in ("squ", "tru"))]
 _FIELDS = ("estimate", "std_error", "low", "high")
 
