@@ -18,7 +18,7 @@ OLD = """
 city = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
 [tables.people]
 epsilon = 2
-columns = { city = "krr(epsilon=1, domain=['Lima', 'Oslo'])", age = "square_wave(epsilon=1, low=0, high=100)" }
+columns = { city = "krr(epsilon=1, domain=['Lima', 'Oslo'])", age = "square_wave(epsilon=1, low=0, high=100, bins=8)" }
 keep = ["region"]
 [ledger]
 path = "budget.ledger"
@@ -60,7 +60,7 @@ ONE_CHANGE = {
     "no window": ('budget_window = "30 days"\n', "", "[ledger]", "budget_window"),
     "no largest report": ('max_epsilon_per_report = "2"\n', "", "[ledger]", "max_epsilon_per_report"),
     "a delta": ("[ledger]\n", '[ledger]\ndelta_budget = "0.000001"\n', "[ledger]", "delta_budget"),
-    "a column": (', age = "square_wave(epsilon=1, low=0, high=100)"', "", "[tables.people]", "age, epsilon"),
+    "a column": (', age = "square_wave(epsilon=1, low=0, high=100, bins=8)"', "", "[tables.people]", "age, epsilon"),
 }  # fmt: skip
 FIRST_IS_WEAKER = {"an epsilon", "a named mechanism", "a kept column", "no window", "a column"}
 
@@ -111,7 +111,7 @@ def test_another_unit_of_distance_is_weaker_though_epsilon_is_the_same(tmp_path:
     ("old", "new"),
     [
         ("geometric(1, low=0, high=10)", "geometric(1, low=0, high=20)"),
-        ("square_wave(1, low=0, high=10)", "square_wave(1, low=5, high=10)"),
+        ("square_wave(1, low=0, high=10, bins=8)", "square_wave(1, low=5, high=10, bins=8)"),
         ("krr(1, ['Lima', 'Oslo'])", "krr(1, ['Lima', 'Rome'])"),
         ("planar_laplace(1, columns=4, rows=4, side=1)", "planar_laplace(1, columns=4, rows=5, side=1)"),
         ("row(a := krr(1, [1, 2]), b := krr(1, [1, 2]))", "row(a := krr(1, [1, 2]), b := krr(1, [1, 3]))"),

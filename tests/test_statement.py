@@ -29,7 +29,7 @@ frequency = "1 week"
 """
 TABLE = """[tables.people]
 epsilon = 2
-columns = { city = "krr(epsilon=1, domain=['Lima', 'Oslo'])", age = "square_wave(epsilon=1, low=0, high=100)" }
+columns = { city = "krr(epsilon=1, domain=['Lima', 'Oslo'])", age = "square_wave(epsilon=1, low=0, high=100, bins=8)" }
 keep = ["region"]
 unit = "person_id"
 """
@@ -234,7 +234,7 @@ delta = 0.01
 [tables.people.columns]
 a = "krr(epsilon=1, domain=['x', 'y'], nulls='as:x')"
 b = "oue(epsilon=1, domain=['x', 'y'])"
-c = "square_wave(epsilon=1, low=0, high=100, outside='clip')"
+c = "square_wave(epsilon=1, low=0, high=100, bins=8, outside='clip')"
 d = "planar_geometric(1, columns=4, rows=3)"
 e = "pckv_grr(1, ['k', 'l'])"
 f = "loloha(permanent=2, once=1, domain=['x', 'y'])"
