@@ -76,6 +76,7 @@ def ask(
     from ldpsql.cli.failures import in_options
     from ldpsql.cli.queries import Arguments
     from ldpsql.errors import InvalidParameter, NoReports
+    from ldpsql.estimates.diagnosis import OF_RANGES
     from ldpsql.registry.registry import registry
 
     kind = registry().question(question)
@@ -100,6 +101,19 @@ def ask(
     if not any(value is not None for row in rows for name, value in row.items() if name not in keys):
         raise NoReports(hint="is the column empty? Of strings, only those that are certain to occur are shown: --certain false")
     write_rows(rows, form)
+    if kind.of_ranges and _orders(one.mechanism):
+        typer.echo(f"note: {OF_RANGES}", err=True)
 
 
 ask.of_class = _WithArguments  # type: ignore[attr-defined]
+
+
+def _orders(mechanism: Any) -> bool:
+    """Return whether values are in order, and the mechanism is not made for ranges of them."""
+    from ldpsql.channels import Levels
+    from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify
+
+    certified = certify(mechanism) if isinstance(mechanism, Mechanism) else None
+    if not isinstance(certified, CertifiedValues):
+        return False
+    return len(certified.layout) == 1 and not isinstance(certified.response, Levels)

@@ -10,6 +10,7 @@ UNKNOWN_RECORD = (
     "unrecorded: nothing says which mechanism drew these reports, so another one would not be refused; ldp.perturb_rows "
     "records it in their type, and perturb_table in a comment, which ldp.drawn_by compares"
 )
+OF_RANGES = "for shares of ranges and quantiles, hierarchy is made"
 _UNKNOWN = (
     "{remedy}; but the reports do not distinguish {unknown} of {values} values from others, so std_error is NULL, in "
     "Python infinite: use fewer bins, a larger epsilon, or olh over the listed values; ldp.mean, ldp.quantile and "
@@ -65,10 +66,9 @@ class Diagnosis:
         return self if recorded else replace(self, record=UNRECORDED, remedy=f"{self.remedy}; {UNKNOWN_RECORD}")
 
 
-def unknown_shares(remedy: str, unknown: int, values: int, *, in_order: bool) -> str:
+def unknown_shares(remedy: str, unknown: int, values: int) -> str:
     """Return the remedy of a status, followed by what to do about the shares of values whose error is infinite."""
-    text = _UNKNOWN.format(remedy=remedy, unknown=unknown, values=values)
-    return f"{text}; hierarchy is made for shares of ranges and quantiles" if in_order else text
+    return _UNKNOWN.format(remedy=remedy, unknown=unknown, values=values)
 
 
 def large_map(remedy: str, *, stopped: bool) -> str:

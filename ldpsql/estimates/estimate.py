@@ -16,7 +16,7 @@ from ldpsql.domains.columns import finite_or_null
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter, NotApplicable, NotReports, OutOfTime
 from ldpsql.estimates.answers import Answers
-from ldpsql.estimates.diagnosis import MISFIT, Diagnosis, large_map, unknown_shares
+from ldpsql.estimates.diagnosis import MISFIT, OF_RANGES, Diagnosis, large_map, unknown_shares
 from ldpsql.estimates.fitting import check_possible, fitted
 from ldpsql.estimates.shown import Tabular
 from ldpsql.estimates.uncertainty import (
@@ -41,6 +41,8 @@ from ldpsql.inference.solver.uniqueness import identified, unique
 from ldpsql.inference.some_columns import SomeColumns, margin
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
+
+_FEW = 4  # values up to which ranges are as good as values
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ class Estimate(Answers, Tabular):
             log_likelihood=float(model.log_likelihood(theta)[0]),
             gap=max(0.0, float(model.gap(theta)[0])),
             status=self._status.value,
-            remedy="; but ".join(filter(None, [MISFIT if log_p < np.log(FALSE_ALARM) else self._remedy, about.advice])),
+            remedy=self._advised(MISFIT if log_p < np.log(FALSE_ALARM) else self._remedy, about.advice),
             chosen=fit.chosen[self.group] if fit.chosen else self.of.estimator.name,
             reason=fit.reasons[self.group] if fit.reasons else "asked for",
             unique=unique(model, theta) if maximum else model.operator.condition < 1e12,
@@ -233,7 +235,14 @@ class Estimate(Answers, Tabular):
             return remedy
         if self.likelihood.operator.large:
             return large_map(remedy, stopped=self._status is Status.OUT_OF_STEPS)
-        return unknown_shares(remedy, unknown, len(self.std_error), in_order=len(self.likelihood.layout) == 1)
+        return unknown_shares(remedy, unknown, len(self.std_error))
+
+    def _advised(self, remedy: str, advice: str) -> str:
+        """Return a remedy with what to do about too few reports, and with the mechanism for ranges of values in order."""
+        operator, in_order = self.likelihood.operator, len(self.likelihood.layout) == 1
+        doubtful = bool(advice) or not np.isfinite(self.std_error).all()
+        ranges = OF_RANGES if in_order and doubtful and not operator.lined and operator.inputs > _FEW else ""
+        return "; ".join(filter(None, ["; but ".join(filter(None, [remedy, advice])), ranges]))
 
     @property
     def _status(self) -> Status:

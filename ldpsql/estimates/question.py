@@ -132,6 +132,7 @@ class Question(ABC):
         lists: whether nearly all reports differ, so that lists of them are read faster than counts.
         raw: the raw columns next to the report that it takes, the outcome first, each with its default as SQL, or None if it
             is needed. ``estimated`` then gets rows, or their sums, instead of counts.
+        of_ranges: whether it adds up neighbouring values, for which there is a mechanism of its own.
 
     """
 
@@ -144,6 +145,7 @@ class Question(ABC):
     two_groups: ClassVar[bool] = False
     lists: ClassVar[bool] = False
     raw: ClassVar[Mapping[str, str | None]] = {}
+    of_ranges: ClassVar[bool] = False
     kind: ClassVar[str] = "question"
 
     @abstractmethod

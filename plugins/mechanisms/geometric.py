@@ -70,7 +70,8 @@ class TruncatedGeometric(RangeMechanism):
 class Laplace(IntervalMechanism):
     """Laplace mechanism: round the value to its bin, then add noise z with P(z) ~ e^(-epsilon |z| / (bins - 1)).
 
-    Epsilon holds over the whole interval. Reports are bin numbers 0 .. bins-1; noise beyond them goes to the nearer end.
+    Epsilon holds over the whole interval. Reports are bin numbers 0 .. bins-1; noise beyond them goes to the nearer end. Shares
+    of ranges and quantiles are what `hierarchy` is made for.
 
     >>> Laplace(epsilon=1, low=0, high=1, bins=3).channel().probabilities().round(3)[0].tolist()
     [0.622, 0.149, 0.229]

@@ -31,7 +31,8 @@ class Hybrid(IntervalMechanism):
     """Hybrid mechanism: piecewise with probability 1 - e^(-epsilon/2), else stochastic rounding, alone up to epsilon 0.61.
 
     Of these three mechanisms it has the smallest worst-case variance of a mean. The report is the number of a bin of
-    [-C, C], as of `piecewise`, or -2 or -1 for the lower and the higher report of `stochastic_rounding`.
+    [-C, C], as of `piecewise`, or -2 or -1 for the lower and the higher report of `stochastic_rounding`. Shares of ranges and
+    quantiles are what `hierarchy` is made for.
 
     >>> Hybrid(epsilon=1, low=0, high=1, bins=2).channel().probabilities().round(3)[0].tolist()
     [0.373, 0.233, 0.261, 0.133]

@@ -24,6 +24,7 @@ class Piecewise(IntervalMechanism):
 
     With the interval scaled to [-1, 1] and z = e^(epsilon/2): C = (z+1)/(z-1), the window starts at (C+1)x/2 - (C-1)/2, is C-1
     wide and holds z/(z+1) of the mass. The report is the number of a bin of [-C, C]; the centres of these bins are unbiased.
+    Shares of ranges and quantiles are what `hierarchy` is made for.
 
     >>> Piecewise(epsilon=1, low=0, high=1, bins=4).channel().probabilities().round(3)[0].tolist()
     [0.331, 0.366, 0.152, 0.152]

@@ -12,7 +12,7 @@ class SquareWave(IntervalMechanism):
     """Square wave mechanism: a high density within b of the value, e^epsilon times lower elsewhere on [-b, 1+b].
 
     With the interval scaled to [0, 1]: b = (epsilon e^epsilon - e^epsilon + 1) / (2 e^epsilon (e^epsilon - 1 - epsilon)). The
-    report is the number of a bin of [-b, 1+b].
+    report is the number of a bin of [-b, 1+b]. Shares of ranges and quantiles are what `hierarchy` is made for.
 
     >>> SquareWave(epsilon=1, low=0, high=1, bins=4).channel().probabilities().round(3)[0].tolist()
     [0.34, 0.344, 0.158, 0.158]

@@ -28,7 +28,7 @@ class StochasticRounding(IntervalMechanism):
     It rises from 1/(e^epsilon+1) at the lower end to e^epsilon/(e^epsilon+1) at the upper end.
 
     With the interval scaled to [-1, 1], C times the report is unbiased, C = (e^epsilon + 1)/(e^epsilon - 1). The centre of its
-    bin stands for a value.
+    bin stands for a value. Shares of ranges and quantiles are what `hierarchy` is made for.
 
     >>> StochasticRounding(epsilon=1, low=0, high=1, bins=2).channel().probabilities().round(3)[0].tolist()
     [0.616, 0.384]

@@ -27,6 +27,7 @@ class OneQuantile(QuestionOfColumn):
     """The smallest value that at least a share q of all values does not exceed."""
 
     name = "quantile"
+    of_ranges = True
     summary = "the value below which a share q of all values lies, with its interval"
     fields = _VALUES
     q: Argument
@@ -41,6 +42,7 @@ class Median(QuestionOfColumn):
     """The smallest value that at least half of all values do not exceed."""
 
     name = "median"
+    of_ranges = True
     summary = "the value below which half of all values lie, with its interval"
     fields = _VALUES
 
@@ -54,6 +56,7 @@ class SeveralQuantiles(QuestionOfColumn):
     """Several quantiles from one estimate, one for each share in the list qs."""
 
     name = "quantiles"
+    of_ranges = True
     summary = "several quantiles from one estimate, a row for each of the shares in the list qs"
     fields = {"q": Kind.NUMBER, **_VALUES}
     rows = True

@@ -30,6 +30,7 @@ from ldpsql.questions import (
 class _OnLineOrGrid(Question):
     """Shares between low and high ends: numbers, or with a grid its points."""
 
+    of_ranges = True
     grid: Argument = NULL
 
     def check(self, source: Source) -> None:
