@@ -554,3 +554,54 @@ def test_a_ledger_counts_draws_before_and_after_c_has_learnt_the_mechanism(tmp_p
             con.execute(perturb)
             with pytest.raises(duckdb.InvalidInputException, match="LDP320"):
                 con.execute("SELECT ldp.perturb(1, ldp.krr(1, [0, 1, 2]))")
+
+
+# Reports of few and of many seeds, some equal, some NULL, some without a seed or a symbol, in groups of all sizes.
+_HASHED = """CREATE TABLE hashed AS SELECT CASE WHEN i % 11 > 0 THEN {'seed': CASE WHEN i % 13 > 0 THEN seed END::UBIGINT,
+                    'y': CASE WHEN i % 17 > 0 THEN i % 3 END::UINTEGER} END AS r, i, i % 7 AS few, i // 3 AS many
+                FROM (SELECT i, CASE WHEN i % 2 = 0 THEN i % 50 ELSE hash(i // 4) END AS seed FROM range(30_000) t(i))"""
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("group", ["few", "many", "i", "NULL", "r", "i % 3 = 0", "{'a': few}"])
+@pytest.mark.parametrize("keep", ["true", "i % 5 > 0", "NULL", "i < 0"])
+def test_hashed_reports_are_counted_in_c_as_by_histogram(con: DuckDBPyConnection, group: str, keep: str, threads: int) -> None:
+    con.execute(f"SET threads = {threads}; {_HASHED}")
+    both = f"ldp.counts(r, keep := {keep}) AS own, histogram(r) FILTER (WHERE {keep}) AS other"
+    plan = con.execute(f"EXPLAIN SELECT ldp.counts(r) FROM hashed GROUP BY {group}").fetchall()
+    assert "__ldp_count_hashed" in str(plan)
+    query = f"SELECT count(*) > 0, bool_and(own IS NOT DISTINCT FROM other) FROM (SELECT {both} FROM hashed GROUP BY {group})"
+    assert con.execute(query).fetchall() == [(True, True)]
+    assert con.execute(query.replace("FROM hashed", "FROM hashed WHERE false")).fetchall() == [(False, None)]
+
+
+def test_counts_of_hashed_reports_in_a_window_and_of_none_are_those_of_histogram(con: DuckDBPyConnection) -> None:
+    con.execute(_HASHED)
+    frames = "OVER (PARTITION BY few ORDER BY i ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING)"
+    moving = (
+        f"SELECT count(*) FROM (SELECT system.main.__ldp_count_hashed(r) {frames} AS a, histogram(r) {frames} AS b FROM hashed)"
+    )
+    assert con.execute(f"{moving} WHERE a IS DISTINCT FROM b").fetchall() == [(0,)]
+    (nothing,) = con.execute("SELECT ldp.counts(r), histogram(r) FROM hashed WHERE i < 0").fetchall()
+    assert nothing == (None, None)
+    con.execute("CREATE TABLE wide AS SELECT {'y': r.y::UTINYINT, 'seed': r.seed} AS r FROM hashed WHERE r.y IS NOT NULL")
+    ((same,),) = con.execute("SELECT ldp.counts(r) = histogram({'seed': r.seed, 'y': r.y::UINTEGER}) FROM wide").fetchall()
+    assert same
+
+
+_COUNTED_BEFORE = """
+import duckdb
+before = duckdb.connect()
+import ldpsql
+query = "SELECT ldp.estimate(r, ldp.olh(1, range(9), seeds := 'private')), ldp.counts(r), ldp.counts(r, weight := 2) FROM '{}'"
+(one,), (other,) = (ldpsql.attach(con).execute(query).fetchall() for con in (before, duckdb.connect()))
+print(one == other, len(other[1]["key"]))
+"""
+
+
+def test_a_connection_that_was_opened_before_estimates_the_same_from_hashed_reports(
+    con: DuckDBPyConnection, tmp_path: Path
+) -> None:
+    reports = "SELECT ldp.perturb(i % 9, ldp.olh(1, range(9), seeds := 'private')) AS r FROM range(5000) t(i)"
+    con.execute(f"COPY ({reports}) TO '{tmp_path / 'r.parquet'}'")
+    assert run(_COUNTED_BEFORE.format(tmp_path / "r.parquet")).strip() == "True 5000"

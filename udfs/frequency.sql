@@ -5,9 +5,9 @@ CREATE OR REPLACE MACRO ldp._weighed(reports, weights) AS list_transform(
         [__ldp_weigh(given.reports, given.weights)], lambda result: map(list_select(given.reports, result.positions), result.n)
     )[1]
 )[1];
--- Counts of reports: histogram() is what DuckDB turns into a plain GROUP BY.
+-- Counts of reports: most by histogram(), which DuckDB turns into a plain GROUP BY.
 CREATE OR REPLACE MACRO ldp._counts
-    (report, weight "NULL", keep) AS histogram(report) FILTER (WHERE ldp._kept(keep)),
+    (report, weight "NULL", keep) AS ldp._histogram(report, ldp._kept(keep)),
     (report, weight, keep) AS ldp._weighed(list(report) FILTER (WHERE ldp._kept(keep)), list(weight) FILTER (WHERE ldp._kept(keep)));
 CREATE OR REPLACE MACRO ldp.counts(report, keep := true, weight := NULL) AS ldp._counts(report, weight, keep);
 

@@ -29,6 +29,7 @@ MARK = "_ldpsql_made_this"  # distinguishes it from a database of the user's
 CATALOG_NUMBER = "_catalog"  # its number
 GUARD_MACRO = "_guard"  # the number of its guard
 ALLOWED_MACRO = "_allowed"  # (handle, drawn): the handle, after a check of policies and guard if there are any
+HISTOGRAM_MACRO = "_histogram"  # (report, keep): how often each report occurs, a MAP
 GUARD_MARK = "__ldp_guarded_"  # how the names of functions begin that mark an instance with a guard
 R = TypeVar("R")
 _NAMES = (

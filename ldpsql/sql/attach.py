@@ -17,7 +17,7 @@ from duckdb import DuckDBPyConnection
 from ldpsql import settings
 from ldpsql.engine.connections import CONNECTIONS, duckdb_of, guard_number, new_catalog
 from ldpsql.engine.door import open_door
-from ldpsql.engine.functions import ALLOWED_MACRO, CATALOG_NUMBER, GUARD_MACRO, GUARD_MARK, MARK
+from ldpsql.engine.functions import ALLOWED_MACRO, CATALOG_NUMBER, GUARD_MACRO, GUARD_MARK, HISTOGRAM_MACRO, MARK
 from ldpsql.errors import ConnectionRefused, InvalidParameter, PrivacyLeakWarning
 from ldpsql.names import ALLOWED
 from ldpsql.quoting import quoted
@@ -210,6 +210,13 @@ _ALLOWED = f"""CREATE OR REPLACE MACRO {{catalog}}.{ALLOWED_MACRO}(handle, drawn
     'sql': system.main.current_query(), 'search_path': system.main.current_setting('search_path'),
     'catalog': {{catalog}}.{CATALOG_NUMBER}(), 'guard': {{catalog}}.{GUARD_MACRO}()}}}}))"""
 
+_COUNTED = f"""CREATE MACRO {{catalog}}.{HISTOGRAM_MACRO}
+    (report, keep) AS system.main.histogram(report) FILTER (WHERE keep)"""
+# A MAP of many seeds and symbols takes DuckDB nearly all of the time of an estimate.
+_COUNTED_IN_C = f"""CREATE MACRO {{catalog}}.{HISTOGRAM_MACRO}
+    (report STRUCT(seed UBIGINT, y UINTEGER), keep) AS system.main.__ldp_count_hashed(report) FILTER (WHERE keep),
+    (report, keep) AS system.main.histogram(report) FILTER (WHERE keep)"""
+
 
 def _make_catalog(cursor: DuckDBPyConnection, name: str, existing: _Functions) -> None:
     """Attach the catalog unless it exists; a macro in it distinguishes it from a database of the user's."""
@@ -225,6 +232,10 @@ def _make_catalog(cursor: DuckDBPyConnection, name: str, existing: _Functions) -
     cursor.execute(f"ATTACH ':memory:' AS {quoted(name)} (READ_WRITE)")
     cursor.execute(f"CREATE MACRO {quoted(name)}.{MARK}() AS true")
     cursor.execute(f"CREATE MACRO {quoted(name)}.{CATALOG_NUMBER}() AS {new_catalog()}::BIGINT")
+    try:
+        cursor.execute(_COUNTED_IN_C.format(catalog=quoted(name)))
+    except duckdb.CatalogException:  # the instance does not have that function: see `ldpsql.engine.door`
+        cursor.execute(_COUNTED.format(catalog=quoted(name)))
 
 
 def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard | None, existing: _Functions) -> bool:

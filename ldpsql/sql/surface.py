@@ -30,7 +30,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 import ldpsql
 from ldpsql import settings, system
 from ldpsql.engine.door import FUNCTIONS
-from ldpsql.engine.functions import ALLOWED_MACRO, CATALOG_NUMBER, GUARD_MACRO, Macros, Scalar, guarded
+from ldpsql.engine.functions import ALLOWED_MACRO, CATALOG_NUMBER, GUARD_MACRO, HISTOGRAM_MACRO, Macros, Scalar, guarded
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.sql.drawing import DrawingFunctions
 
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 _REGISTRY = "ldpsql.registry.registry"
 _MADE = quoted("ldpsql macros")  # the file, while it is attached
 # Macros that the others call, and that are not in the file, each with its parameters.
-_OF_CONNECTION = {GUARD_MACRO: "()", CATALOG_NUMBER: "()", ALLOWED_MACRO: "(handle, drawn)"}
+_OF_CONNECTION = {
+    GUARD_MACRO: "()", CATALOG_NUMBER: "()", ALLOWED_MACRO: "(handle, drawn)", HISTOGRAM_MACRO: "(report, keep)"
+}  # fmt: skip
 _KEPT = 16  # lists and files in the cache folder
 _DAY = 86_400.0
 _HELD: set[Callable[..., Any]] = set()  # every function that DuckDB may still call: DuckDB does not keep them alive

@@ -145,4 +145,25 @@ MUTANTS = (
         "days count as numbers",
         "tests/test_door.py::test_columns_and_reports_of_other_types_are_left_to_python",
     ),
+    Mutant(
+        "ldpsql/channels/native/counts.c",
+        "(t->slots[at].seed != seed || t->slots[at].rest != rest)) at",
+        "t->slots[at].seed != seed) at",
+        "reports of one seed count as one report",
+        "tests/test_door.py::test_hashed_reports_are_counted_in_c_as_by_histogram",
+    ),
+    Mutant(
+        "ldpsql/channels/native/counts.c",
+        "\t\tif (!is_valid(column->valid, i)) continue;\n",
+        "",
+        "NULL counts as a report",
+        "tests/test_door.py::test_hashed_reports_are_counted_in_c_as_by_histogram",
+    ),
+    Mutant(
+        "ldpsql/channels/native/counts.c",
+        "slot->n + one->n};",
+        "one->n};",
+        "the counts of one thread replace those of another",
+        "tests/test_door.py::test_hashed_reports_are_counted_in_c_as_by_histogram",
+    ),
 )

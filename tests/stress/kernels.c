@@ -132,9 +132,39 @@ static void text_columns(void) {
 	free(ends), free(octets), free(numbers), free(column), free(reports);
 }
 
+// Counts of reports of few seeds, whose sum over all is the number of rows.
+static void counts(void) {
+	enum { TABLES = 3 };
+	uint64_t count = any(8 * BLOCK), seeds_of = 1 + any(any(2) ? 9 : 1 << 20), rows = 0, *seeds = room(count, 8);
+	uint32_t *symbols = room(count, 4);
+	uint64_t *valid[3], words = words_of(count);
+	tally tables[TABLES] = {{0}}, **own = room(count, sizeof *own);
+	for (int i = 0; i < 3; i++) {
+		valid[i] = any(2) ? room(words, 8) : NULL;
+		for (uint64_t j = 0; valid[i] && j < words; j++) valid[i][j] = any(UINT64_MAX);
+	}
+	for (uint64_t i = 0; i < count; i++) {
+		seeds[i] = any(seeds_of), symbols[i] = (uint32_t)any(3), own[i] = tables + any(TABLES);
+		rows += !valid[0] || valid[0][i / 64] >> i % 64 & 1;
+	}
+	const hashed_column column = {valid[0], seeds, valid[1], symbols, valid[2]};
+	check(tally_rows(own, &column, count), "counts");
+	for (int i = 1; i < TABLES; i++) check(tally_merge(tables, tables + i), "merged counts");
+	counted *sorted = tally_sorted(tables);
+	check(sorted != NULL, "sorted counts");
+	for (uint64_t i = 0; i < tables->used; i++) {
+		rows -= sorted[i].n;
+		check(!i || sorted[i - 1].seed < sorted[i].seed || sorted[i - 1].rest < sorted[i].rest, "order of counts");
+	}
+	check(!rows, "all rows counted");
+	for (int i = 0; i < TABLES; i++) free(tables[i].slots), free(valid[i]);
+	free(sorted), free(seeds), free(symbols), free(own);
+}
+
 static void one_round(void) {
 	number_columns();
 	text_columns();
+	counts();
 	size_t count = any(3) ? any(3 * BLOCK) : any(4);
 	uint64_t size = 2 + any(any(2) ? 300 : 70000), symbols = 2 + any(30), table_rows = 2 + any(20), width = (size + 63) / 64;
 	uint64_t most = UINT64_MAX / (size + any(1000)), own = 1 + any(UINT64_MAX - 1), other = (1 + any(1 << 12)) << any(52);

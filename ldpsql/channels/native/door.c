@@ -23,6 +23,8 @@ typedef union {  // a text: up to 12 octets are in it, followed by zeros
 static inline const char *octets_of(const string *s) { return s->near.length <= 12 ? s->near.octets : s->far.octets; }
 typedef struct { uint64_t offset, length; } entry;  // a list, in the vector of the items of all lists
 typedef void (*function)(handle info, handle chunk, handle out);
+typedef void (*function_of_states)(handle info, handle chunk, void **states);
+typedef void (*finish)(handle info, void **states, handle out, uint64_t count, uint64_t offset);
 #define DUCKDB(X) \
 	X(int, connect, (handle, handle *)) X(void, disconnect, (handle *)) X(int, register_static_extension, (int32_t (*)(void *))) \
 	X(handle, create_logical_type, (int)) X(void, destroy_logical_type, (handle *)) X(handle, create_scalar_function, (void)) \
@@ -39,7 +41,15 @@ typedef void (*function)(handle info, handle chunk, handle out);
 	X(void, vector_ensure_validity_writable, (handle)) X(void, validity_set_row_invalid, (uint64_t *, uint64_t)) \
 	X(void, vector_assign_string_element_len, (handle, uint64_t, const char *, uint64_t)) \
 	X(handle, list_vector_get_child, (handle)) X(int, list_vector_reserve, (handle, uint64_t)) \
-	X(int, list_vector_set_size, (handle, uint64_t)) X(handle, struct_vector_get_child, (handle, uint64_t))
+	X(int, list_vector_set_size, (handle, uint64_t)) X(uint64_t, list_vector_get_size, (handle)) \
+	X(handle, struct_vector_get_child, (handle, uint64_t)) X(handle, create_map_type, (handle, handle)) \
+	X(handle, create_aggregate_function, (void)) X(void, destroy_aggregate_function, (handle *)) \
+	X(void, aggregate_function_set_name, (handle, const char *)) X(void, aggregate_function_add_parameter, (handle, handle)) \
+	X(void, aggregate_function_set_return_type, (handle, handle)) X(void, aggregate_function_set_error, (handle, const char *)) \
+	X(void, aggregate_function_set_functions, (handle, uint64_t (*)(handle), void (*)(handle, void *), function_of_states, \
+	                                           void (*)(handle, void **, void **, uint64_t), finish)) \
+	X(void, aggregate_function_set_destructor, (handle, void (*)(void **, uint64_t))) \
+	X(int, register_aggregate_function, (handle, handle))
 #define MEMBER(result, name, parameters) result(*name) parameters;
 static struct { DUCKDB(MEMBER) } duckdb;
 
@@ -515,12 +525,78 @@ static bool add_all(handle connection) {
 	}
 	return added;
 }
+
+// --- an aggregate: how often each hashed report occurs, as histogram() counts them
+static const char no_memory[] = "there is not enough memory to count the reports";
+static uint64_t size_of_state(handle info) { return (void)info, sizeof(tally); }
+static void begin_state(handle info, void *state) { (void)info, memset(state, 0, sizeof(tally)); }
+
+static void count_reports(handle info, handle chunk, void **states) {
+	handle reports = duckdb.data_chunk_get_vector(chunk, 0), seeds = duckdb.struct_vector_get_child(reports, 0);
+	handle symbols = duckdb.struct_vector_get_child(reports, 1);
+	const hashed_column column = {duckdb.vector_get_validity(reports), duckdb.vector_get_data(seeds), duckdb.vector_get_validity(seeds),
+	                              duckdb.vector_get_data(symbols), duckdb.vector_get_validity(symbols)};
+	if (!tally_rows((tally **)states, &column, duckdb.data_chunk_get_size(chunk))) duckdb.aggregate_function_set_error(info, no_memory);
+}
+
+static void merge_states(handle info, void **from, void **to, uint64_t count) {
+	for (uint64_t i = 0; i < count; i++)
+		if (!tally_merge(to[i], from[i])) duckdb.aggregate_function_set_error(info, no_memory);
+}
+
+static void write_counts(handle info, void **states, handle out, uint64_t count, uint64_t offset) {
+	uint64_t at = duckdb.list_vector_get_size(out), end = at;
+	for (uint64_t i = 0; i < count; i++) end += ((const tally *)states[i])->used;
+	if (duckdb.list_vector_reserve(out, end) || duckdb.list_vector_set_size(out, end)) {
+		duckdb.aggregate_function_set_error(info, no_memory);
+		return;
+	}
+	handle items = duckdb.list_vector_get_child(out), reports = duckdb.struct_vector_get_child(items, 0);
+	uint64_t *seeds = data_of(reports, 0), *numbers = data_of(items, 1);
+	uint32_t *symbols = data_of(reports, 1);
+	entry *maps = duckdb.vector_get_data(out);
+	for (uint64_t i = 0; i < count; i++) {
+		const tally *t = states[i];
+		counted *sorted = tally_sorted(t);
+		if (!sorted) {
+			duckdb.aggregate_function_set_error(info, no_memory);
+			return;
+		}
+		maps[offset + i] = (entry){at, t->used};
+		if (!t->used) set_missing(out, offset + i);
+		for (uint64_t j = 0; j < t->used; j++, at++) {
+			seeds[at] = sorted[j].seed, symbols[at] = (uint32_t)sorted[j].rest, numbers[at] = sorted[j].n;
+			if (sorted[j].rest & NO_SEED) set_missing(duckdb.struct_vector_get_child(reports, 0), at);
+			if (sorted[j].rest & NO_SYMBOL) set_missing(duckdb.struct_vector_get_child(reports, 1), at);
+		}
+		free(sorted);
+	}
+}
+
+static void end_states(void **states, uint64_t count) {
+	for (uint64_t i = 0; i < count; i++) free(((tally *)states[i])->slots);
+}
+
+static bool add_aggregate(handle connection) {
+	handle one = duckdb.create_aggregate_function(), types[] = {type_of(HASHED), duckdb.create_logical_type(UBIGINT), NULL};
+	types[2] = duckdb.create_map_type(types[0], types[1]);
+	duckdb.aggregate_function_set_name(one, "__ldp_count_hashed");
+	duckdb.aggregate_function_add_parameter(one, types[0]);
+	duckdb.aggregate_function_set_return_type(one, types[2]);
+	duckdb.aggregate_function_set_functions(one, size_of_state, begin_state, count_reports, merge_states, write_counts);
+	duckdb.aggregate_function_set_destructor(one, end_states);
+	bool added = !duckdb.register_aggregate_function(connection, one);
+	for (int i = 0; i < 3; i++) duckdb.destroy_logical_type(&types[i]);
+	duckdb.destroy_aggregate_function(&one);
+	return added;
+}
+
 // DuckDB calls this for each database that it opens: duckdb_static_extension.h and duckdb_extension.h of DuckDB 2.0.
 typedef struct { void (*set_error)(handle, const char *); handle *(*get_database)(handle); const void *(*get_api)(handle, const char *); } access;
 static bool enter(handle info, const access *given) {
 	handle connection, *database = given->get_database(info);
 	if (!database || duckdb.connect(*database, &connection)) return false;
-	bool added = add_all(connection);
+	bool added = add_all(connection) && add_aggregate(connection);
 	duckdb.disconnect(&connection);
 	return added;
 }

@@ -51,6 +51,17 @@ static inline size_t words_of(uint64_t size) { return (size_t)((size + 63) / 64)
 typedef struct { uint64_t size, symbols, spread, seeds, step; const uint8_t *table; } hashing;
 int hash_block(const hashing *h, const uint32_t *values, size_t count, const uint64_t **given, uint64_t *seeds, uint32_t *y);
 
+// Counts of hashed reports: see counts.c. A table begins with zeros, and its slots are freed by whoever has it. The functions
+// return false or NULL without memory.
+typedef struct { uint64_t seed, rest, n; } counted;  // rest: the symbol, and what is missing of a report that cannot occur
+#define NO_SEED ((uint64_t)1 << 32)
+#define NO_SYMBOL ((uint64_t)1 << 33)
+typedef struct { uint64_t used, mask, salt; counted *slots; } tally;
+typedef struct { const uint64_t *valid, *seeds, *seeds_valid; const uint32_t *symbols; const uint64_t *symbols_valid; } hashed_column;
+bool tally_rows(tally **tallies, const hashed_column *column, size_t count);  // each row into its table; NULL is left out
+bool tally_merge(tally *t, const tally *other);
+counted *tally_sorted(const tally *t);  // `used` ones, by seed and rest
+
 // Draw a report for each position: see draws.c.
 EXPORT int ldpsql_keep_or_spread(const uint32_t *values, size_t count, uint64_t size, uint64_t spread, const uint64_t *given, uint32_t *out);
 EXPORT int ldpsql_alias(const uint32_t *values, size_t count, uint64_t size, unsigned bits, const uint64_t *table, const uint64_t *given,
