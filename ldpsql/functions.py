@@ -6,10 +6,12 @@ are stable within one `API_VERSION`.
 
 from __future__ import annotations
 
+from ldpsql.bulk.engines import Database, rows_of
 from ldpsql.bulk.fingerprints import check_files, columns_at, compare_comments, mechanism_at
 from ldpsql.bulk.frames import recommend
 from ldpsql.bulk.orders import random_arrangement, random_order, random_parts
 from ldpsql.bulk.sources import check_columns
+from ldpsql.bulk.warehouses import Staged
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import distinct, family, plain, python_value, with_nulls
 from ldpsql.domains.ranges import sql_cells
@@ -170,6 +172,7 @@ __all__ = [
     "Candidate",
     "CertifiedMechanism",
     "Column",
+    "Database",
     "Doubles",
     "Drawn",
     "Finding",
@@ -199,6 +202,7 @@ __all__ = [
     "Shuffled",
     "SomeColumns",
     "Spec",
+    "Staged",
     "Statements",
     "Summary",
     "Takes",
@@ -303,6 +307,7 @@ __all__ = [
     "records_in",
     "registry",
     "reports_type",
+    "rows_of",
     "scalar_of_kind",
     "scalars_by_form",
     "shuffled",

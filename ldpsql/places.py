@@ -25,16 +25,10 @@ _COLLAPSED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?=[^/])")  # what pathlib 
 _LOCAL = re.compile(r"file:(//(localhost)?)?(?=/)", re.IGNORECASE)
 _SECRETS = re.compile(r"(?<=://)[^/]*@|\?.*|#.*", re.DOTALL)
 _WEB = ("http", "https")
-_DATABASES = ("postgres", "postgresql", "sqlite")
 _EXTENSIONS = dict.fromkeys((*_WEB, "s3", "s3a", "s3n", "gs", "gcs", "r2", "hf"), "httpfs") | dict.fromkeys(
     ("az", "azure", "abfs", "abfss"), "azure"
 )  # of DuckDB, by scheme
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "http": "aiohttp", "https": "aiohttp"}  # of fsspec
-
-
-def is_address(given: object) -> bool:
-    """Return whether this is the address of a table in a database of another system, such as ``sqlite:///shop.db#people``."""
-    return isinstance(given, str) and Place.of(given).scheme in _DATABASES
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import sqlite3
+import types
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import ibis
 import pytest
+import sqlglot
 
 import ldpsql
-from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter, OtherMechanism, OutsideDomain, SourceRefused
+from ldpsql.bulk.databases import database_at
+from ldpsql.errors import (
+    BudgetExceeded,
+    DestinationExists,
+    DestinationRefused,
+    InvalidParameter,
+    LdpError,
+    OtherMechanism,
+    OutsideDomain,
+    SourceRefused,
+)
+from ldpsql.functions import Staged, rows_of
+from ldpsql.hooks import hookimpl
 from ldpsql.ledger import Ledger, Policy
+from ldpsql.registry.registry import registry
 from tests.commands import run
 
 CITY = "krr(1, ['a', 'b', 'c'])"
@@ -107,3 +125,109 @@ def test_the_command_perturbs_from_address_to_address(people: str) -> None:
     done = run("perturb", people, "sqlite:///shop.db#r", "-c", "the city", "-m", CITY, "--keep", "id")
     assert "perturbed 3,000 rows" in done.stderr
     assert rows("SELECT count(DISTINCT id) FROM r") == [(3000,)]
+
+
+class Duck(Staged):
+    """A third party's database: a file of DuckDB, whose tables are published as those of a warehouse in the cloud are."""
+
+    driver = "adbc_driver_duckdb"
+
+    def arguments(self) -> dict[str, Any]:
+        return {"path": self.uri.removeprefix("duck:///")}
+
+    def renamed(self, table: str) -> str:
+        return f"ALTER TABLE {self.named(table)} RENAME TO {self.quoted(self.path[-1])}"
+
+    def account(self, con: Any) -> list[str]:
+        return ["duck", self.uri, "main"]
+
+    def facts(self, con: Any) -> tuple[str, str, str]:
+        kinds = rows_of(con, f"SELECT table_type FROM information_schema.tables WHERE table_name = '{self.path[-1]}'")
+        return (kinds[0][0], "once", "then") if kinds else ("", "", "")
+
+    def tables(self, con: Any) -> list[str]:
+        return [name for (name,) in rows_of(con, "SELECT table_name FROM duckdb_tables()")]
+
+    def columns(self, con: Any) -> list[str]:
+        query = f"SELECT column_name FROM duckdb_columns() WHERE table_name = '{self.path[-1]}' ORDER BY column_index"
+        return [name for (name,) in rows_of(con, query)]
+
+    def digest(self, con: Any) -> str:
+        return str(rows_of(con, f"SELECT count(*), sum(hash(t)) FROM {self.name} AS t"))
+
+
+@pytest.fixture
+def duck(people: str) -> Iterator[str]:  # the folder
+    module, plugin = types.ModuleType("duck"), replace(registry().plugins[0], name="duck", offers=[])
+    vars(module)["ldpsql_databases"] = hookimpl(lambda: [("duck", Duck)], specname="ldpsql_databases")
+    registry().add(module, plugin)
+    assert plugin.offers == ["database duck"]
+    yield "duck:///out.duckdb"
+    registry().refuse(plugin, "the test is over")
+    registry().plugins.remove(plugin)
+
+
+def in_duck(sql: str) -> list[tuple[object, ...]]:
+    with duckdb.connect("out.duckdb") as con:
+        return con.execute(sql).fetchall()
+
+
+def test_a_plugin_offers_a_database_whose_tables_are_published_at_once(people: str, duck: str) -> None:
+    columns, ledger = {"the city": CITY, "age": AGE}, Ledger.open("ledger", Policy(epsilon_budget="3", privacy_unit="row"))
+    with duckdb.connect() as con:
+        ldpsql.perturb_table(con, people, f"{duck}#r", columns, keep=["id"])
+        with pytest.raises(DestinationExists):
+            ldpsql.perturb_table(con, people, f"{duck}#r", columns)
+        ldpsql.perturb_table(con, people, f"{duck}#r", columns, keep=["id"], append=True)
+        with pytest.raises(OtherMechanism):
+            ldpsql.perturb_table(con, people, f"{duck}#r", {"the city": "krr(2, ['a', 'b', 'c'])"}, append=True)
+        with pytest.raises(DestinationRefused, match="replaced at once"):
+            ldpsql.perturb_table(con, people, f"{duck}#r", columns, replace=True, charge=ldpsql.Charge(ledger, "people"))
+        assert not ledger.history()
+        ldpsql.perturb_copy(con, f"{duck}#r", "again.csv", {"the city": CITY}, charge=ldpsql.Charge(ledger, "people"))
+        in_duck("CREATE VIEW seen AS FROM r")
+        with pytest.raises(SourceRefused, match="view"):
+            ldpsql.perturb_copy(con, f"{duck}#seen", "seen.csv", {"the city": CITY}, charge=ldpsql.Charge(ledger, "others"))
+    assert in_duck("SELECT count(*), count(DISTINCT id), count(age_seed) FROM r") == [(6000, 3000, 6000)]
+    assert in_duck("FROM (SHOW TABLES)") == [("ldpsql_records",), ("r",), ("seen",)]
+
+
+@pytest.mark.parametrize("append", [False, True])
+def test_what_stops_before_it_is_published_leaves_nothing_and_is_resumed(
+    people: str, duck: str, monkeypatch: pytest.MonkeyPatch, append: bool
+) -> None:
+    ledger = Ledger.open("ledger", Policy(epsilon_budget="3", privacy_unit="row"))
+    written, charge = {"the city": CITY}, ldpsql.Charge(ledger, "people")
+    with duckdb.connect() as con:
+        if append:
+            ldpsql.perturb_table(con, people, f"{duck}#r", written)
+        with monkeypatch.context() as broken:
+            broken.setattr(Staged, "drop", lambda *_: None)  # as if the process had been killed
+            broken.setattr(Duck, "renamed", lambda *_: "ALTER TABLE nothing RENAME TO r")
+            broken.setattr(Duck, "added", lambda *_: "INSERT INTO nothing VALUES (1)")
+            with pytest.raises(LdpError):
+                ldpsql.perturb_table(con, people, f"{duck}#r", written, append=append, charge=charge)
+        assert in_duck("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'r'") == [(int(append),)]
+        done = ldpsql.perturb_table(con, people, f"{duck}#r", written, append=append, resume=True, charge=charge)
+    assert (done.rows, in_duck("SELECT count(*) FROM r")) == (3000, [(3000 + 3000 * append,)])
+    assert [row["state"] for row in ledger.history()].count("published") == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "dialect", "name"),
+    [
+        ("snowflake://me@acme-eu/SHOP/PUBLIC?warehouse=SMALL&role=ANALYST#PEOPLE", "snowflake", '"PEOPLE"'),
+        ("snowflake://me@acme-eu/SHOP#RAW.PEOPLE", "snowflake", '"RAW"."PEOPLE"'),
+        ("bigquery://shop-1/raw#people", "bigquery", "`shop-1`.`raw`.`people`"),
+    ],
+)
+def test_statements_for_warehouses_in_the_cloud_are_in_their_dialects(address: str, dialect: str, name: str) -> None:
+    """Nothing here runs in Snowflake or BigQuery."""
+    database = database_at(address)
+    assert database.name == name
+    assert isinstance(database, Staged)
+    sqlglot.parse_one(database.renamed("ldpsql_1"), dialect=dialect, error_level=sqlglot.ErrorLevel.RAISE)
+    for text in ("it's", "a\\'b\n", '"quoted"', "ünï"):
+        assert sqlglot.parse_one(f"SELECT {database.literal(text)}", dialect=dialect).expressions[0].this == text
+    options = database.arguments()["db_kwargs"]
+    assert "SMALL" not in address or options["adbc.snowflake.sql.warehouse"] == "SMALL"

@@ -12,7 +12,9 @@ A run, from top to bottom:
     charging        the charge of a run, before the first draw
     phases          reports in two phases: what the first estimates is the prior of the second
     orders          the rows in random order, over buckets of scattered rows, or in that of the source
-    databases       tables of PostgreSQL and SQLite, as sources and as sinks
+    databases       tables of other systems, as sources and as sinks
+    engines         what is asked of PostgreSQL and SQLite
+    warehouses      what is asked of Snowflake and BigQuery
     sinks           files and tables; `staging`, the folder from which files are published by renaming
     fingerprints    the mechanism that drew a column, next to its reports
 What commands and `estimate` share:

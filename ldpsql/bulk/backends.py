@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from ldpsql.bulk.columns import drawn_apart
-from ldpsql.bulk.databases import RECORDS
+from ldpsql.bulk.engines import RECORDS
 from ldpsql.bulk.sources import check_columns
 from ldpsql.domains.columns import family, is_record, plain, with_nulls
 from ldpsql.errors import FetchedReports, LdpError, SourceRefused

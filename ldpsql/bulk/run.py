@@ -29,7 +29,7 @@ from ldpsql.bulk.charging import (
     permanent_of,
 )
 from ldpsql.bulk.columns import Columns, Permanent, Projection, by_column
-from ldpsql.bulk.databases import DatabaseSink
+from ldpsql.bulk.databases import DatabaseSink, is_address
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.orders import Drawing, Meter, Order, Progress, check_order
 from ldpsql.bulk.sinks import Form, TableSink, destination_of
@@ -55,7 +55,7 @@ from ldpsql.errors.boundary import withheld, withheld_stream
 from ldpsql.ledger.configured import uncharged
 from ldpsql.ledger.permanent import Key
 from ldpsql.mechanisms.base import Mechanism
-from ldpsql.places import Place, is_address
+from ldpsql.places import Place
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import TablePolicy, check_policies, table_policy
 from ldpsql.sql.named import mechanism_of
@@ -305,7 +305,7 @@ def perturb_copy(
         con: finds tables, reads and writes files; the functions of ldpsql need not be attached.
         source: the name of a table or view; a Parquet, CSV, JSON or Arrow file, a pattern with ``*``, or a folder of Parquet
             files, by its path or its URL, such as ``s3://bucket/people.parquet``; an Arrow or Polars frame or stream; the
-            address of a table of PostgreSQL or SQLite, such as ``postgresql://host/shop#people``.
+            address of a table of another database, such as ``postgresql://host/shop#people``.
         destination: ``*.parquet``, ``*.csv``, ``*.csv.gz``, ``*.json`` or ``*.arrow`` for one file, by its path or its URL; a
             path without suffix for a folder of Parquet files, which is drawn and resumed by input file, or by row groups of it.
         columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
@@ -368,7 +368,7 @@ def perturb_table(
         con: the database; the functions of ldpsql need not be attached. A cursor writes the table, in a transaction of its own.
         source: as for `perturb_copy`.
         into: the name of the table, ``name`` or ``schema.name``; without a schema, the connection's current one. Or the address
-            of a table of PostgreSQL or SQLite, which that database writes in one transaction.
+            of a table of another database, which others see whole or not at all.
         columns: the mechanism of each column, or its name (see `attach`); its reports replace the column under the same name.
             The mechanism of a row, such as ``row(city=krr(...), age=...)``, stands for those of its columns.
         policy: the name of a policy in ``ldpsql.toml``, ``[tables.NAME]``, instead of ``columns`` and ``keep``.

@@ -20,7 +20,7 @@ from ldpsql.domains.columns import shown_class
 from ldpsql.engine.identity import split, table_of
 from ldpsql.engine.interrupting import cursor_of, stopped_with, until_stopped
 from ldpsql.errors import DestinationRefused, InvalidParameter
-from ldpsql.places import Place, is_address
+from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.reports import type_of
 
@@ -216,7 +216,7 @@ class TableSink:
         """
         if self.there and not (self.replace or self.append):
             raise already_exists(self._into)
-        here = self.there and source and not is_address(source)
+        here = self.there and source and not Place.of(source).is_url
         if here and read_from(self._con, source) & read_from(self._con, self.name):
             raise DestinationRefused("the destination is the source itself", "write the reports into another table")
         none = ", ".join(f"NULL AS {quoted(column)}" for column in columns)

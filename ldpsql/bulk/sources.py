@@ -27,7 +27,7 @@ from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of
 from ldpsql.engine.interrupting import cursor_like, cursor_of, stopped_with
 from ldpsql.errors import InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
 from ldpsql.ledger.people import Digest, digest, together
-from ldpsql.places import Place, is_address, pattern_of
+from ldpsql.places import Place, pattern_of
 from ldpsql.quoting import quoted, text_literal
 
 if TYPE_CHECKING:
@@ -586,13 +586,13 @@ def source_of(con: DuckDBPyConnection, source: Any, *, split: bool = False) -> S
         SourceRefused: if it does not exist or cannot be read. The engine's own message is dropped: it may hold raw values.
 
     """
+    from ldpsql.bulk.databases import is_address, source_at  # noqa: PLC0415  # which makes sources
+
     try:
         if not isinstance(source, str | os.PathLike):
             return _streamed(source)
         place = Place.of(source)
         if is_address(source):
-            from ldpsql.bulk.databases import source_at  # noqa: PLC0415  # which makes sources
-
             return source_at(str(source))
         if not isinstance(source, str) or place.is_url or place.is_pattern or format_of(place.path):
             return stored(con, place, split=split)

@@ -71,9 +71,9 @@ def perturb(
     """
     import duckdb
 
+    from ldpsql.bulk.databases import is_address
     from ldpsql.bulk.run import perturb_copy, perturb_table
     from ldpsql.errors import InvalidParameter
-    from ldpsql.places import is_address
 
     columns = _columns(column or [], mechanism or [], policy)
     if policy is not None:

@@ -53,3 +53,9 @@ def ldpsql_commands() -> list[Callable[..., Any]]:
 def ldpsql_dialects() -> list[tuple[str, Any]]:
     """Offer dialects of ``ldpsql export-sql``: names, each with a compiler of Ibis (``SQLGlotCompiler``)."""
     return []
+
+
+@hookspec
+def ldpsql_databases() -> list[tuple[str, type]]:
+    """Offer databases that runs read and write: the schemes of addresses, each with a class derived from ``Database``."""
+    return []

@@ -181,6 +181,7 @@ class Registry:
         self.constructors: dict[str, str] = {}  # the SQL of each mechanism, written when it was added
         self.commands: dict[str, Callable[..., Any]] = {}  # third parties' commands of `ldpsql`, by name
         self.dialects: dict[str, Any] = {}  # third parties' compilers of Ibis, by the name of their dialect
+        self.databases: dict[str, Any] = {}  # third parties' classes of databases, by the scheme of their addresses
         self.plugins: list[Plugin] = []
         self.named: Mapping[str, Any] = {}  # mechanisms that the settings name, as written there
         self.policies: dict[str, WrittenPolicy] = {}  # by the names of their columns
@@ -258,8 +259,8 @@ class Registry:
     def refuse(self, plugin: Plugin, reason: str) -> None:
         """List a plugin as broken and take back all it offered."""
         for kind, name in (offer.split(" ", 1) for offer in plugin.offers):
-            if kind in ("command", "dialect"):
-                del (self.commands if kind == "command" else self.dialects)[name]
+            if kind in (others := {"command": self.commands, "dialect": self.dialects, "database": self.databases}):
+                del others[kind][name]
         plugin.status, plugin.reason, plugin.offers = "broken", reason, []
         for name in [name for name, owner in self._owners.items() if owner == plugin.name]:
             del self._owners[name]
@@ -279,7 +280,9 @@ class Registry:
         names = Counter(name for offered in offers.values() for name in offered)
         if clash := [name for name, times in names.items() if times > 1]:
             raise NameClash(f"{plugin.name} offers the name '{min(clash)}' twice")
-        commands, dialects = self._commands_of(plugin), self._dialects_of(plugin)
+        commands = self._commands_of(plugin)
+        dialects = self._pairs_of(plugin, "dialect", self.dialects, "a name and a compiler of Ibis", "to_sqlglot")
+        databases = self._pairs_of(plugin, "database", self.databases, "a scheme and a class derived from Database", "store")
         made = {name: constructor(name, kind, trusted=plugin.built_in) for name, kind in mechanisms.items()}
         self.mechanisms |= mechanisms
         self.constructors |= made
@@ -287,7 +290,8 @@ class Registry:
         self.questions |= questions
         self.commands |= commands
         self.dialects |= dialects
-        offers |= {"command": commands, "dialect": dialects}
+        self.databases |= databases
+        offers |= {"command": commands, "dialect": dialects, "database": databases}
         plugin.offers = [f"{kind} {name}" for kind, offered in offers.items() for name in offered]
         if self._hooks_of(plugin) == 0:
             plugin.reason = "offers nothing: is a function missing its @hookimpl?"
@@ -305,15 +309,15 @@ class Registry:
             new[name] = offered
         return new
 
-    def _dialects_of(self, plugin: Plugin) -> dict[str, Any]:
+    def _pairs_of(self, plugin: Plugin, kind: str, known: Mapping[str, Any], what: str, needed: str) -> dict[str, Any]:
         new: dict[str, Any] = {}
-        for offered in self._offered(plugin, "ldpsql_dialects"):
-            name, compiler = offered if isinstance(offered, tuple) and len(offered) == 2 else ("", None)
-            if not isinstance(name, str) or not hasattr(compiler, "to_sqlglot"):
-                raise PluginError("ldpsql_dialects must return pairs of a name and a compiler of Ibis")
-            if name in new or name in self.dialects:
-                raise NameClash(f"the dialect '{name}' of {plugin.name} already exists")
-            new[name] = compiler
+        for offered in self._offered(plugin, hook := f"ldpsql_{kind}s"):
+            name, thing = offered if isinstance(offered, tuple) and len(offered) == 2 else ("", None)
+            if not isinstance(name, str) or not hasattr(thing, needed):
+                raise PluginError(f"{hook} must return pairs of {what}")
+            if name in new or name in known:
+                raise NameClash(f"the {kind} '{name}' of {plugin.name} already exists")
+            new[name] = thing
         return new
 
     def _checked(self, plugin: Plugin, hook: str, base: type[S]) -> dict[str, type[S]]:

@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "guides" / "warehouse.md"
 def test_the_commands_of_the_page_run_as_printed(server: str, tmp_path: Path) -> None:
     psql(server, "DROP DATABASE IF EXISTS shop")
     psql(server, "CREATE DATABASE shop")
-    (block,) = re.findall(r"```text\n(ldpsql perturb .*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (block,) = re.findall(r"```text\n(ldpsql perturb \"postgresql.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     (bin_folder / "ldpsql").write_text(f'#!/bin/sh\nexec {sys.executable} -m ldpsql "$@"\n', encoding="utf-8")
