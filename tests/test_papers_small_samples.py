@@ -76,6 +76,17 @@ def test_all_runs_together_give_the_estimates_of_sql(small: Any) -> None:
                 assert together[f"{method}{run}"] == pytest.approx(shares, abs=1e-6), method
 
 
+def test_the_corrections_are_compared_with_em_in_the_same_runs(small: Any) -> None:
+    """Four values, two epsilons and three runs; the text has the ratio of the mean errors."""
+    p, users = np.array([0.4, 0.3, 0.2, 0.1]), {1.0: 30, 2.0: 10}
+    squared = small.errors_of(p, users, 3)
+    assert list(squared) == ["EM", "our default", "(24) as printed", "Proposal"]
+    assert all(own.shape == (3,) and (own < 2).all() for own in squared.values())
+    finding = small.corrected("K = 4", users, {"EM": np.array([0.1, 0.3]), "Proposal": np.array([0.05, 0.25])})
+    assert finding.figure == "corrected EM, K = 4, 30 users at epsilon 1, 10 users at epsilon 2"
+    assert "Proposal 0.750 (" in finding.ours
+
+
 def regions(changed: dict[str, float]) -> pl.DataFrame:
     both = {"EM": {"variance": 2.0, "most": 0.3, "zero": 0.2}, "Proposal": {"variance": 1.0, "most": 0.2, "zero": 0.0}}
     rows = [{"i": i, "share": 0.1, "method": name, **values} for name, values in both.items() for i in range(15)]

@@ -161,10 +161,19 @@ def test_figure_13_wants_the_original(verdicts: Any, tv: float, verdict: str) ->
     assert judged(verdicts("update_verdicts").finds("binomial", tv)) == verdict
 
 
-@pytest.mark.parametrize(("inv_n", "verdict"), [([0.05, 0.0105], "agrees"), ([0.05, 0.0115], "differs")])
+@pytest.mark.parametrize(
+    ("inv_n", "verdict"), [([0.05, 0.012], "agrees"), ([0.05, 0.02], "differs"), ([0.09, 0.01], "differs")]
+)
 def test_figure_14_wants_three_like_errors_at_every_epsilon(verdicts: Any, inv_n: list[float], verdict: str) -> None:
-    mean = pl.DataFrame({"epsilon": [0.5, 2.0], "ibu": [0.05, 0.01], "inv_p": [0.05, 0.01], "inv_n": inv_n})
-    assert judged(verdicts("update_verdicts").nearly_the_same("binomial", mean)) == verdict
+    """Six runs whose standard deviation is a fifth of the mean of the others."""
+    wave = np.array([-1, 1, -1, 1, -1, 1]) / 5 / np.sqrt(1.2)
+    rows = [
+        {"estimator": name, "run": run, "epsilon": epsilon, "tv": mean + own * step}
+        for at, (epsilon, own) in enumerate(((0.5, 0.05), (2.0, 0.01)))
+        for name, mean in (("ibu", own), ("inv_p", own), ("inv_n", inv_n[at]))
+        for run, step in enumerate(wave)
+    ]
+    assert judged(verdicts("update_verdicts").nearly_the_same("binomial", pl.DataFrame(rows))) == verdict
 
 
 # --- small samples ---

@@ -7,9 +7,10 @@ and a table that states for each figure whether it agrees and, if not, why.
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from warnings import simplefilter
 
 import reproduction
@@ -34,11 +35,11 @@ def main() -> None:
     asked.out.mkdir(parents=True, exist_ok=True)
     for name in asked.papers or PAPERS:
         print(name)
-        start = perf_counter()
+        start, used = perf_counter(), process_time()
         paper = import_module(name).reproduce(asked.full)
-        for finding in paper.findings:
-            print(f"  {finding.verdict:<19} {finding.figure}: {finding.paper} | {finding.ours}  {finding.why}")
-        print(f"  {paper.write(asked.out)} ({perf_counter() - start:.0f} s)")
+        counted = Counter(finding.verdict for finding in paper.findings)
+        print("  " + ", ".join(f"{verdict} {number}" for verdict, number in counted.most_common()))
+        print(f"  {paper.write(asked.out)} ({perf_counter() - start:.0f} s, {process_time() - used:.0f} CPU seconds)")
 
 
 if __name__ == "__main__":

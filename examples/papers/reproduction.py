@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
 from pathlib import Path
+from time import process_time
 from typing import Any, Literal, TypeAlias
 
 import altair as alt
@@ -277,11 +278,15 @@ Part = Callable[[duckdb.DuckDBPyConnection, Reproduction, bool], None]
 
 
 def run(reproduction: Reproduction, parts: Sequence[Part], full: bool) -> Reproduction:
-    """Run the parts of a paper one after the other; a part whose data is missing is left out with a note."""
+    """Run the parts of a paper one after the other, and print what each found; one whose data is missing is left out."""
     for part in parts:
+        start, before = process_time(), len(reproduction.findings)
         with connect() as con:
             try:
                 part(con, reproduction, full)
             except Missing as missing:
                 print(f"  {missing}")
+        for finding in reproduction.findings[before:]:
+            print(f"  {finding.verdict:<19} {finding.figure}: {finding.paper} | {finding.ours}  {finding.why}")
+        print(f"  {part.__name__}: {process_time() - start:.0f} CPU seconds", flush=True)
     return reproduction

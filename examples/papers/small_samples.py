@@ -8,8 +8,9 @@ origin of the US military.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, inf, log
 
 import numpy as np
 import polars as pl
@@ -21,6 +22,7 @@ from small_samples_verdicts import (
     PRINTED,
     by_equation_13,
     compare,
+    corrected,
     decomposed,
     hardly_less,
     in_regions,
@@ -84,7 +86,7 @@ def reproduce(full: bool) -> Reproduction:
         SQL,
         CONTENTS,
     )
-    return run(paper, [few, more, strict, winners, proposition], full)
+    return run(paper, [few, more, strict, winners, corrections, proposition], full)
 
 
 def population(con: DuckDBPyConnection, source: str) -> np.ndarray:
@@ -126,17 +128,23 @@ def counted(con: DuckDBPyConnection) -> np.ndarray:
     return counts
 
 
-def lies(k: int) -> np.ndarray:
-    """Return the chance of each other value, at each level."""
-    return 1 / (k - 1 + np.array([exp(0.1), exp(2), k, np.inf]))
+def response(k: int, epsilon: float) -> KeepOrSpreadOperator:
+    """Return k-RR: each other value has the chance 1 / (k - 1 + e^epsilon)."""
+    lie = 1 / (k - 1 + exp(epsilon))
+    return KeepOrSpreadOperator(k, 1 - (k - 1) * lie, lie)
 
 
-def likelihood(counts: np.ndarray) -> Likelihood:
-    """Return what ldp.ibu maximises, for all runs at once: they have the same users, so the same channel."""
+def likelihood(counts: np.ndarray, epsilons: Sequence[float] = ()) -> Likelihood:
+    """Return what ldp.ibu maximises, for all runs at once: they have the same users, so the same channel.
+
+    Args:
+        counts: how often each level reported each value in each run, shape (runs, levels, values).
+        epsilons: those of the levels, by default the paper's four.
+
+    """
     users, k = counts[0].sum(axis=1), counts.shape[2]
-    used = users > 0
-    parts = [KeepOrSpreadOperator(k, 1 - (k - 1) * lie, lie) for lie in lies(k)[used]]
-    named = np.tile(np.arange(k), len(parts))
+    parts = [response(k, epsilon) for epsilon, n in zip(epsilons or (0.1, 2, log(k), inf), users, strict=True) if n]
+    named, used = np.tile(np.arange(k), len(parts)), users > 0
     return Likelihood(stacked(parts, users[used] / users.sum()), counts[:, used].reshape(len(counts), -1), named=named)
 
 
@@ -309,6 +317,31 @@ def best_and_tests(rows: pl.DataFrame) -> dict[str, object]:
     em, proposal = both["EM"].to_numpy(), both["Proposal"].to_numpy()
     return {"best": min(mean, key=lambda name: mean[name]), "EM": mean["EM"], "Proposal": mean["Proposal"],
             "r": round(float(np.corrcoef(em, proposal)[0, 1]), 3), "p": float(f"{ttest_rel(proposal, em).pvalue:.1e}")}  # fmt: skip
+
+
+# --- what the correction gains elsewhere ---
+
+CORRECTIONS = {name: {**METHODS, **BEYOND}[name] for name in ("EM", "our default", "(24) as printed", "Proposal")}
+MIXED = {0.1: 500, 2: 500, log(336): 50}
+PROBLEMS = [(30, {2: 60}), (100, {2: 500}), (30, {1: 300}), (336, MIXED), (336, {e: n // 10 for e, n in MIXED.items()})]
+
+
+def corrections(_: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
+    """The options of ldp.corrected_em against EM in other problems, in which shares fall slowly or lie anywhere."""
+    for k, users in PROBLEMS:
+        for law, p in (
+            ("shares ~ 1 / rank", 1 / np.arange(1.0, k + 1)),
+            ("shares drawn", np.random.default_rng().exponential(size=k)),
+        ):
+            paper.findings.append(corrected(f"K = {k}, {law}", users, errors_of(p / p.sum(), users, 40 if full else 12)))
+
+
+def errors_of(p: np.ndarray, users: Mapping[float, int], runs: int) -> dict[str, np.ndarray]:
+    """Return the squared errors of EM and of each correction in each run, of so many users at each epsilon."""
+    laws = [response(len(p), epsilon).forward(p) for epsilon in users]
+    drawn = [np.random.default_rng().multinomial(n, law / law.sum(), runs) for law, n in zip(laws, users.values(), strict=True)]
+    together = likelihood(np.stack(drawn, axis=1).astype(float), list(users))
+    return {name: ((registry().estimator(text).fit(together).theta - p) ** 2).sum(axis=1) for name, text in CORRECTIONS.items()}
 
 
 # --- proposition 1 ---

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import polars as pl
 from reproduction import Finding, Reproduction, away
@@ -42,6 +44,15 @@ def by_equation_13(figure: str, source: str, rows: pl.DataFrame) -> Finding:
     text = ", ".join(f"{ours}: {mean[printed] / mean[ours]:.2f}" for printed, ours in pairs)
     return Finding(f"{figure}, {source}: equation 13", "weights 1/M for each mechanism", f"MSE as printed / here, {text}", "beyond the paper",
                    "by default, each mechanism weighs as much as it has reports; as printed, it is weigh := 'mechanisms'")  # fmt: skip
+
+
+def corrected(problem: str, users: Mapping[float, int], squared: Mapping[str, np.ndarray]) -> Finding:
+    """Put the mean squared errors of the options of the correction next to that of EM, in the same runs."""
+    em = squared["EM"]
+    texts = [f"{name} {own.mean() / em.mean():.3f} ({away(own - em):+.1f})" for name, own in squared.items() if name != "EM"]
+    people = ", ".join(f"{n} users at epsilon {epsilon:.3g}" for epsilon, n in users.items())
+    return Finding(f"corrected EM, {problem}, {people}", "other data", f"MSE / EM (standard errors of the difference) {', '.join(texts)}",
+                   "beyond the paper", f"{len(em)} runs")  # fmt: skip
 
 
 def decomposed(figure: str, source: str, parts: pl.DataFrame, axis: str) -> Finding:

@@ -9,6 +9,7 @@ import numpy as np
 from reproduction import Finding
 
 SURE = 2.0  # standard errors
+GAINS = "EM / long EM or the maximum is what stopping early gains, and only what MR is below that is gained by merging"
 
 
 def at_most(figure: str, claim: str, ratios: Sequence[float], most: float, why: str = "", text: str = "") -> Finding:
