@@ -556,6 +556,55 @@ def test_a_ledger_counts_draws_before_and_after_c_has_learnt_the_mechanism(tmp_p
                 con.execute("SELECT ldp.perturb(1, ldp.krr(1, [0, 1, 2]))")
 
 
+@pytest.mark.parametrize("text", [text for text in COLUMNS if not text.startswith(("oue", "olh"))])
+def test_positions_for_a_file_are_drawn_as_those_for_sql(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are drawn from the same words here, which are given instead of random ones."""
+    certified, values, number = certified_values(text.strip()), pa.array(COLUMNS[text]), next(NUMBERS)
+    in_c.learn(number, certified)
+    order = (seeds.words(BLOCK) % np.uint64(len(values))).astype(np.int64)
+    column, words, expected = COLUMNS[text][order], seeds.words(30 * BLOCK), np.empty(BLOCK, np.int64)
+    assert draw(number, (in_c._NUMBERS[values.type], 5), column, words, expected) == DRAWN
+    assert KERNELS is not None
+    in_one_pass = KERNELS.ldpsql_draw
+
+    def given(*arguments: Any) -> int:
+        return int(in_one_pass(*arguments[:5], words.ctypes.data, *arguments[6:]))
+
+    monkeypatch.setattr(KERNELS, "ldpsql_draw", given)
+    longer = pa.array(np.concatenate([column[:3], column])).slice(3)  # not at the first octet of its memory
+    for kind in (np.uint16, np.int32):
+        drawn = in_c.positions(certified, longer, np.dtype(kind))
+        assert drawn is not None
+        np.testing.assert_array_equal(certified.reports.values.to_numpy()[drawn], expected)  # type: ignore[union-attr]
+
+
+def test_columns_that_c_does_not_draw_for_a_file_are_left_to_python() -> None:
+    certified, kind = certified_values("krr(1, [0, 1, 2])"), np.dtype(np.uint8)
+    assert in_c.positions(certified, pa.array([0, 1, 2]), kind) is not None
+    for column in ([0, None], [0, 3], [0.5], ["a"], [True], []):
+        assert in_c.positions(certified, pa.array(column), kind) is None
+    assert in_c.positions(certified_values("krr(1, [false, true])"), pa.array([True]), kind) is None
+    assert in_c.positions(certified_values("oue(1, [0, 1])"), pa.array([0]), kind) is None
+
+
+def test_a_file_holds_reports_of_the_channel_and_refuses_what_python_refuses(con: DuckDBPyConnection, tmp_path: Path) -> None:
+    n, channel, out = 400_000, KeepOrSpread.within(4, Fraction(27182818284, 10**10)), tmp_path / "r.parquet"
+    con.execute(f"CREATE TABLE t AS SELECT (i % 4)::INTEGER AS x FROM range({n}) r(i)")
+    for order in ("random", "keep"):
+        ldpsql.perturb_copy(con, "t", out, {"x": "krr(1, [0, 1, 2, 3])"}, order=order, replace=True)
+        counts = con.execute(f"SELECT count(*) FROM '{out}' GROUP BY x").fetchall()
+        assert sum(count for (count,) in counts) == n
+        assert all(abs(count / n - 0.25) < 5.6 * (3 / 16 / n) ** 0.5 for (count,) in counts)  # 10^-6 for all eight together
+    kept = con.execute(f"SELECT count(*) FROM t POSITIONAL JOIN '{out}' r WHERE t.x = r.x").fetchall()[0][0] / n
+    hit = float(channel.hit)
+    assert abs(kept - hit) < 4.9 * (hit * (1 - hit) / n) ** 0.5
+    con.execute("INSERT INTO t VALUES (4)")
+    with pytest.raises(OutsideDomain, match="x"):
+        ldpsql.perturb_copy(con, "t", out, {"x": "krr(1, [0, 1, 2, 3])"}, replace=True)
+    ldpsql.perturb_copy(con, "t", out, {"x": f"krr({NEARLY_ALWAYS}, [0, 1, 2, 3], outside='as:0')"}, replace=True)
+    assert con.execute(f"SELECT count(*) FROM '{out}' WHERE x = 0").fetchall() == [(n // 4 + 1,)]
+
+
 # Reports of few and of many seeds, some equal, some NULL, some without a seed or a symbol, in groups of all sizes.
 _HASHED = """CREATE TABLE hashed AS SELECT CASE WHEN i % 11 > 0 THEN {'seed': CASE WHEN i % 13 > 0 THEN seed END::UBIGINT,
                     'y': CASE WHEN i % 17 > 0 THEN i % 3 END::UINTEGER} END AS r, i, i % 7 AS few, i // 3 AS many

@@ -173,6 +173,15 @@ def test_an_order_exchanges_each_number_with_one_before_it_that_the_words_choose
     assert drawn.tolist() == expected
 
 
+@pytest.mark.parametrize("count", [*range(9), 1000, 300_003])
+@pytest.mark.parametrize("buckets", [1, 2, 256])
+def test_rows_by_bucket_are_those_of_a_stable_sorting(count: int, buckets: int) -> None:
+    chosen = (seeds.words(count) % np.uint64(buckets)).astype(np.uint8)
+    rows, ends = native.by_bucket(chosen) or (None, None)
+    np.testing.assert_array_equal(rows, chosen.argsort(kind="stable"))
+    np.testing.assert_array_equal(ends, np.bincount(chosen, minlength=256).cumsum())
+
+
 @pytest.mark.parametrize("way", [0, 1, 2])  # without vectors, with AVX2, with AVX-512: as far as the processor has them
 @pytest.mark.parametrize("count", [1, 507, 508, 509, 20_000])
 def test_the_words_of_a_generator_are_those_of_chacha20_with_fast_key_erasure(count: int, way: int) -> None:

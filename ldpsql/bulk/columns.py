@@ -17,6 +17,7 @@ from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, plain, struct_parts
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import guarded
+from ldpsql.engine.in_c import positions
 from ldpsql.engine.sql_struct import columns_of
 from ldpsql.errors import InvalidParameter, WrongType, of_column
 from ldpsql.errors.boundary import withheld
@@ -388,6 +389,10 @@ class CompactProjection(Projection):
         return pa.schema([pa.field(f.name, types[f.name]) if f.name in types else f for f in super().schema(source)])
 
     def _fresh(self, mechanism: CertifiedMechanism, column: pa.Array) -> pa.Array:
+        if isinstance(mechanism.reports, Domain):
+            drawn = positions(mechanism, column, np.dtype(_compact(mechanism).to_pandas_dtype()))
+            if drawn is not None:
+                return pa.array(drawn)
         return _positions(mechanism, mechanism.draw(column))
 
     def _reports(self, mechanism: CertifiedMechanism, drawn: Drawn) -> pa.Array:

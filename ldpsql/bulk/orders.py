@@ -159,10 +159,21 @@ def _halves(counts: NDArray[np.int64], words: Words) -> tuple[NDArray[np.int64],
 
 def _by_bucket(chosen: NDArray[np.uint8], start: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Return the rows of a block in the order of their buckets, and where each bucket begins; a block stays in the cache."""
-    block = chosen[start : start + BLOCK_ROWS]
-    rows = np.asarray(pc.array_sort_indices(pa.array(block))).astype(np.int32)
+    rows, ends = by_bucket(chosen[start : start + BLOCK_ROWS])
     rows += np.int32(start)
-    return rows, np.concatenate([[0], sizes(block).cumsum()])
+    return rows, np.concatenate([[0], ends])
+
+
+def by_bucket(chosen: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Return the rows in the order of the buckets that were chosen for them, and where the rows of each of 256 buckets end.
+
+    Without kernels, pairs of neighbours are counted, which takes half the time.
+    """
+    if (drawn := native.by_bucket(chosen)) is not None:
+        return drawn
+    pairs = np.bincount(chosen[: len(chosen) & ~1].view(np.uint16), minlength=1 << 16).reshape(256, 256)
+    sizes = pairs.sum(axis=0) + pairs.sum(axis=1) + np.bincount(chosen[len(chosen) & ~1 :], minlength=256)
+    return np.asarray(pc.array_sort_indices(pa.array(chosen))).astype(np.int32), sizes.cumsum()
 
 
 def _take(values: Any, by: pa.Array) -> Any:
@@ -194,15 +205,9 @@ def scatter(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: IO[bytes
     with pa.BufferedOutputStream(own, 1 << 20) as sink, pa.ipc.new_file(sink, schema) as writer:
         for block in _blocks(batches):
             chosen = random_words(-(-block.num_rows // 8)).view(np.uint8)[: block.num_rows] & np.uint8(buckets - 1)
-            rows = _take(block, pc.array_sort_indices(pa.array(chosen))) if buckets > 1 else block
-            ends = sizes(chosen)[:buckets].cumsum()
-            writer.write_batch(rows, custom_metadata={_ENDS: ends.astype("<i8").tobytes()})
-
-
-def sizes(chosen: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Return how often each byte occurs. Pairs of neighbours are counted, which takes half the time."""
-    pairs = np.bincount(chosen[: len(chosen) & ~1].view(np.uint16), minlength=1 << 16).reshape(256, 256)
-    return pairs.sum(axis=0) + pairs.sum(axis=1) + np.bincount(chosen[len(chosen) & ~1 :], minlength=256)
+            order, ends = by_bucket(chosen)
+            rows = _take(block, pa.array(order)) if buckets > 1 else block
+            writer.write_batch(rows, custom_metadata={_ENDS: ends[:buckets].astype("<i8").tobytes()})
 
 
 def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ from typing import Any
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # those in Python by their names in SQL
 _KERNELS = Path(__file__).parents[1] / "channels" / "native" / "kernels.library"  # importing its package would load NumPy
-_VERSION = 5  # of the kernels: see channels/native
+_VERSION = 6  # of the kernels: see channels/native
 _DUCKDB = ("v2.0.0", "v2.0.1")  # the versions whose interface in C is known to work
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Hashable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,7 +27,8 @@ _WIDTHS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint
 TYPES = dict(enumerate(("bool", *_WIDTHS, "float32", "float64", "timestamp[us]", "date32"), 1)) | {17: "string"}
 _NUMBERS = {pa.type_for_alias(name): number for number, name in TYPES.items()}
 _STORED = TYPES | {1: "uint8", 12: "int64", 13: "int32"}  # as what DuckDB stores a value
-_TEXT, _WORDS, _HASHED = 17, 24, 25
+_BITS, _TEXT, _WORDS, _HASHED = 1, 17, 24, 25  # Arrow has eight booleans to an octet
+_RECIPE = 128  # octets of a recipe without its table
 _MOST_SPAN = 1 << 24  # from the least to the most of a list of numbers that is looked up by subtraction
 _MOST_OCTETS = 1 << 28  # of all lists and tables together, which C keeps as long as the process lives
 _HELD: list[int] = []  # octets of each
@@ -59,6 +60,9 @@ def kernels() -> ctypes.CDLL | None:
     library.ldpsql_list_whole.restype = library.ldpsql_list_text.restype = library.ldpsql_list_interval.restype = array
     library.ldpsql_learn.argtypes = (ctypes.c_int64, ctypes.c_int, array, array, array, array, ctypes.c_size_t)
     library.ldpsql_learn.restype = ctypes.c_bool
+    library.ldpsql_recipe.argtypes = (ctypes.c_int, array, array, array, array, ctypes.c_size_t)
+    library.ldpsql_recipe.restype = array
+    library.ldpsql_draw.argtypes = (array, ctypes.c_int, ctypes.c_int, array, ctypes.c_size_t, array, array, array)
     library.ldpsql_write.argtypes = (array, array, array, array)
     return library
 
@@ -74,26 +78,84 @@ def learn(handle: int, mechanism: CertifiedMechanism) -> None:
     if handle in _LEARNT or handle < 0:
         return
     _LEARNT.add(handle)
-    channel, values, reports, library = mechanism.channel, mechanism.values, mechanism.reports, kernels()
-    if library is None or type(channel) not in _RECIPES or not isinstance(values, Domain):
-        return
+    if (library := kernels()) is not None:
+        _describe(library, mechanism, partial(_listed, library), partial(library.ldpsql_learn, handle))
+
+
+def _describe(
+    library: ctypes.CDLL, mechanism: CertifiedMechanism, listed: Callable[[Domain], int | None], described: Callable[..., Any]
+) -> Any:
+    """Describe a mechanism to C, if its channel has a recipe there.
+
+    Args:
+        library: the kernels.
+        mechanism: the mechanism.
+        listed: returns where C has a list of what stands for its reports, if they are the values of a domain.
+        described: takes the structure, the lists of values and reports, the numbers, and the table with its octets.
+
+    Returns:
+        what ``described`` returns; None if there is no recipe.
+
+    """
+    channel, values, reports = mechanism.channel, mechanism.values, mechanism.reports
+    if type(channel) not in _RECIPES or not isinstance(values, Domain):
+        return None
     form = _FORMS.get(type(channel))
     if not (isinstance(reports, Domain) if form is None else type(reports) is form):
-        return
+        return None
     try:
         mechanism.check_cost(VECTOR)
     except InvalidParameter:
-        return  # Python refuses each vector
+        return None  # Python refuses each vector
     if isinstance(channel, OrthogonalHash) and channel.hashes is None:
-        return
+        return None
     structure, numbers, table = _RECIPES[type(channel)](channel)
     of_values = _looked_up(library, values)
-    of_reports = _listed(library, reports) if isinstance(reports, Domain) else None
+    of_reports = listed(reports) if isinstance(reports, Domain) else None
     table = np.empty(0) if table is None else np.ascontiguousarray(table)
-    if of_values is None or (form is None and of_reports is None) or not _has_room(table.nbytes):
-        return
+    if of_values is None or (form is None and of_reports is None) or not _has_room(table.nbytes + _RECIPE):
+        return None
     padded = np.array([*numbers, 0, 0, 0], np.uint64)
-    library.ldpsql_learn(handle, structure, of_values, of_reports, padded.ctypes.data, table.ctypes.data, table.nbytes)
+    return described(structure, of_values, of_reports, padded.ctypes.data, table.ctypes.data, table.nbytes)
+
+
+def positions(mechanism: CertifiedMechanism, column: pa.Array, kind: np.dtype[Any]) -> NDArray[Any] | None:
+    """Return the positions of new reports of a column in the domain of the reports, drawn in one pass without Python's lock.
+
+    Args:
+        mechanism: the mechanism.
+        column: the values.
+        kind: an unsigned type, or int32, that holds all positions.
+
+    Returns:
+        None if Python has to draw the column, or refuses it.
+
+    """
+    library, number = kernels(), _NUMBERS.get(column.type, _TEXT)
+    if library is None or number in (_BITS, _TEXT) or column.null_count or not len(column):
+        return None
+    recipe = mechanism.derived(_recipe_of_positions)
+    if recipe is None:
+        return None
+    mechanism.check_cost(len(column))
+    drawn = np.empty(len(column), kind)
+    values = column.buffers()[1].address + column.offset * column.type.bit_width // 8
+    out = _NUMBERS[pa.from_numpy_dtype(kind)]
+    failure = library.ldpsql_draw(recipe, number, out, values, len(column), None, drawn.ctypes.data, None)
+    return None if failure else drawn
+
+
+def _recipe_of_positions(mechanism: CertifiedMechanism) -> int | None:
+    """Return where C has a recipe that draws positions in the domain of the reports."""
+    library = kernels()
+    if library is None or not isinstance(mechanism.reports, Domain):
+        return None
+
+    def positions_in(domain: Domain) -> int | None:
+        return _listed(library, Domain(pa.array(np.arange(len(domain)))))
+
+    recipe: int | None = _describe(library, mechanism, positions_in, library.ldpsql_recipe)
+    return recipe
 
 
 def _looked_up(library: ctypes.CDLL, values: Domain) -> int | None:

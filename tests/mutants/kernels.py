@@ -166,4 +166,18 @@ MUTANTS = (
         "the counts of one thread replace those of another",
         "tests/test_door.py::test_hashed_reports_are_counted_in_c_as_by_histogram",
     ),
+    Mutant(
+        "ldpsql/channels/native/order.c",
+        "\tfor (size_t i = 4 * quarter; i < count; i++) out[next[3][buckets[i]]++] = (uint32_t)i;\n",
+        "",
+        "the last rows are shuffled away",
+        "tests/test_kernels.py::test_rows_by_bucket_are_those_of_a_stable_sorting",
+    ),
+    Mutant(
+        "ldpsql/engine/in_c.py",
+        " or column.null_count or not len(column):",
+        " or not len(column):",
+        "NULL is drawn for a file as the value below it",
+        "tests/test_door.py::test_columns_that_c_does_not_draw_for_a_file_are_left_to_python",
+    ),
 )

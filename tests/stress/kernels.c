@@ -17,6 +17,7 @@ bool ldpsql_learn(int64_t, int, const list *, const list *, const uint64_t *, co
 int ldpsql_listed_hash(const uint32_t *, size_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, const uint8_t *, const uint64_t *,
                        uint32_t *);
 int ldpsql_permutation(size_t, size_t, const uint64_t *, uint32_t *);
+void ldpsql_by_bucket(const uint8_t *, size_t, uint32_t *, int64_t *);
 int ldpsql_private_hash(const uint32_t *, size_t, uint64_t, uint64_t, uint64_t, const uint64_t *, uint64_t *);
 int ldpsql_random_words(size_t, uint64_t *);
 void ldpsql_expand(const uint8_t *, int, uint64_t *, size_t);
@@ -197,6 +198,13 @@ static void one_round(void) {
 	ldpsql_hash_sets(given, y, count, size, symbols, octets);
 	check(ldpsql_permutation(count, 0, NULL, reports) == DRAWN, "order");
 	ldpsql_permutation(count, 3 * count, given, values);
+	uint8_t *buckets = room(count, 1);
+	int64_t ends[256];
+	for (size_t i = 0; i < count; i++) buckets[i] = (uint8_t)any(256);
+	ldpsql_by_bucket(buckets, count, values, ends);
+	check(ends[255] == (int64_t)count, "buckets");
+	for (size_t i = 1; i < count; i++) check(buckets[values[i - 1]] <= buckets[values[i]], "buckets");
+	free(buckets);
 	uint64_t sum = 0;
 	for (size_t i = 0; i < count; i++) sum += reports[i];
 	check(sum == (count ? (uint64_t)count * (count - 1) / 2 : 0), "order");

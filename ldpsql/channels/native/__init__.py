@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ldpsql.errors import InternalError
 
 LIBRARY = Path(__file__).with_name("kernels.library")  # with the ending .so, `pkgutil` takes it for a module of Python
-_VERSION = 5  # of the calls below; a library of another version, left by an earlier installation, is not used
+_VERSION = 6  # of the calls below; a library of another version, left by an earlier installation, is not used
 _WHOLE, _COUNT, _ARRAY = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
 _ARGUMENTS = {
     "random_words": (_COUNT, _ARRAY),
@@ -28,6 +28,7 @@ _ARGUMENTS = {
     "alias": (_ARRAY, _COUNT, _WHOLE, ctypes.c_uint, _ARRAY, _ARRAY, _ARRAY),
     "bits": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
     "permutation": (_COUNT, _COUNT, _ARRAY, _ARRAY),
+    "by_bucket": (_ARRAY, _COUNT, _ARRAY, _ARRAY),
     "private_hash": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
     "listed_hash": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY, _ARRAY),
 }
@@ -84,6 +85,16 @@ def permutation(count: int, given: NDArray[np.uint64] | None = None) -> NDArray[
         return None
     words = 0 if given is None else len(given)
     return _filled("permutation", np.empty(count, np.int32), count, words, _address(given, 0))
+
+
+def by_bucket(buckets: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
+    """Return the rows 0 .. len(buckets) - 1 in the order of their buckets, and where the rows of each of 256 buckets end."""
+    library, count = kernels(), len(buckets)
+    if library is None or count > 1 << 31:
+        return None
+    buckets, out, ends = np.ascontiguousarray(buckets, np.uint8), np.empty(count, np.int32), np.empty(256, np.int64)
+    library.ldpsql_by_bucket(buckets.ctypes.data, count, out.ctypes.data, ends.ctypes.data)
+    return out, ends
 
 
 def expanded(key: bytes, count: int, way: int = 2) -> NDArray[np.uint64] | None:

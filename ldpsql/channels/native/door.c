@@ -197,19 +197,26 @@ typedef struct {
 } recipe;
 static _Atomic(recipe *) recipes[RECIPES];
 
-// Describe how the mechanism of a handle draws, with a copy of its table, if it has one. For hashes the numbers are symbols,
-// spread, seeds and the step between seeds, the last two 0 if each report draws its own seed. Returns whether it will draw.
+// Return a recipe with a copy of its table, if it has one; NULL without memory. For hashes the numbers are symbols, spread, seeds
+// and the step between seeds, the last two 0 if each report draws its own seed. It is never freed.
+EXPORT recipe *ldpsql_recipe(int structure, const list *values, const list *reports, const uint64_t *numbers, const void *table,
+                             size_t octets) {
+	recipe *r = calloc(1, sizeof *r);
+	void *own = malloc(octets + 1);
+	if (!r || !own) return free(r), free(own), NULL;
+	if (octets) memcpy(own, table, octets);
+	*r = (recipe){structure, values, reports, numbers[0], numbers[1], {values->size, numbers[0], numbers[1], numbers[2], numbers[3],
+	                                                               octets ? own : NULL}, own};
+	return r;
+}
+
+// Describe how the mechanism of a handle draws. Returns whether it will draw.
 EXPORT bool ldpsql_learn(int64_t number, int structure, const list *values, const list *reports, const uint64_t *numbers,
                          const void *table, size_t octets) {
-	recipe *r = calloc(1, sizeof *r), *none = NULL;
-	void *own = malloc(octets + 1);
-	if (r && own && number >= 0 && number < RECIPES) {
-		if (octets) memcpy(own, table, octets);
-		*r = (recipe){structure, values, reports, numbers[0], numbers[1], {values->size, numbers[0], numbers[1], numbers[2], numbers[3],
-		                                                               octets ? own : NULL}, own};
-		if (atomic_compare_exchange_strong(&recipes[number], &none, r)) return true;
-	}
-	return free(r), free(own), false;
+	if (number < 0 || number >= RECIPES) return false;
+	recipe *r = ldpsql_recipe(structure, values, reports, numbers, table, octets), *none = NULL;
+	if (!r || atomic_compare_exchange_strong(&recipes[number], &none, r)) return r != NULL;
+	return free((void *)r->table), free(r), false;
 }
 
 static const recipe *recipe_of(int64_t number) { return number < 0 || number >= RECIPES ? NULL : atomic_load(&recipes[number]); }
@@ -310,9 +317,8 @@ static int positions(const recipe *r, const uint32_t *places, size_t rows, const
 
 // Draw a report for each value of a column without NULL; words may be given for one BLOCK of them. The symbols of hashes go to
 // `second`. Returns OUTSIDE if the mechanism has no recipe for the type or for a value.
-EXPORT int ldpsql_column(int64_t number, int type, int out_type, const void *column, size_t count, const uint64_t *given, void *out,
-                         uint32_t *second) {
-	const recipe *r = recipe_of(number);
+EXPORT int ldpsql_draw(const recipe *r, int type, int out_type, const void *column, size_t count, const uint64_t *given, void *out,
+                       uint32_t *second) {
 	if (!r || !fits(r, type, out_type)) return OUTSIDE;
 	const size_t width = out_type == WORDS ? 8 * words_of(r->values->size) : widths[out_type];
 	uint32_t places[BLOCK], reports[BLOCK];
@@ -329,6 +335,11 @@ EXPORT int ldpsql_column(int64_t number, int type, int out_type, const void *col
 		if (r->reports) write_reports(r->reports, out_type, reports, rows, to);
 	}
 	return DRAWN;
+}
+
+EXPORT int ldpsql_column(int64_t number, int type, int out_type, const void *column, size_t count, const uint64_t *given, void *out,
+                         uint32_t *second) {
+	return ldpsql_draw(recipe_of(number), type, out_type, column, count, given, out, second);
 }
 
 // Draw with the mechanism of each row, all with the same list of values and of reports. Of a block, the rows of one mechanism are

@@ -51,3 +51,27 @@ EXPORT int ldpsql_permutation(size_t count, size_t words, const uint64_t *given,
 	erase(s.halves, sizeof s.halves);
 	return DRAWN;
 }
+
+// Write the rows below `count`, at most 2^31, in the order of their buckets, and where the rows of each of 256 buckets end. Rows of
+// a bucket stay in order.
+EXPORT void ldpsql_by_bucket(const uint8_t *buckets, size_t count, uint32_t *out, int64_t *ends) {
+	uint32_t next[4][256] = {{0}}, at = 0;  // of each quarter: neighbours seldom wait for each other
+	const size_t quarter = count / 4;
+	for (size_t i = 0; i < quarter; i++)
+		for (size_t part = 0; part < 4; part++) next[part][buckets[part * quarter + i]]++;
+	for (size_t i = 4 * quarter; i < count; i++) next[3][buckets[i]]++;
+	for (size_t bucket = 0; bucket < 256; bucket++) {
+		for (size_t part = 0; part < 4; part++) {
+			const uint32_t size = next[part][bucket];
+			next[part][bucket] = at;
+			at += size;
+		}
+		ends[bucket] = at;
+	}
+	for (size_t i = 0; i < quarter; i++)
+		for (size_t part = 0; part < 4; part++) {
+			const size_t row = part * quarter + i;
+			out[next[part][buckets[row]]++] = (uint32_t)row;
+		}
+	for (size_t i = 4 * quarter; i < count; i++) out[next[3][buckets[i]]++] = (uint32_t)i;
+}
