@@ -8,9 +8,10 @@ from collections.abc import Callable, Hashable
 from sys import getsizeof
 from threading import RLock
 from types import FunctionType, ModuleType
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 _SHARED = (type, ModuleType, FunctionType)  # these exist with or without the cache
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that is not built in, whose own methods are not called
@@ -26,6 +27,8 @@ def footprint(*things: object) -> int:
 
 
 def _weighed(things: tuple[object, ...], seen: set[int]) -> int:
+    import numpy as np  # noqa: PLC0415  # slow to import, as pyarrow, and no connection needs it
+
     total, left = 0, list(things)
     while left:
         part = left.pop()
@@ -47,14 +50,15 @@ def _own(part: object) -> int:
     """Return the bytes of an object without the objects that it refers to."""
     if type(part).__flags__ & _HEAP:
         return object.__sizeof__(part)
-    import pyarrow as pa  # noqa: PLC0415  # slow to import, and no connection needs it
+    import numpy as np  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
 
     return part.nbytes if isinstance(part, np.ndarray | pa.Array | pa.ChunkedArray) else getsizeof(part, 0)
 
 
 def _owner(array: np.ndarray) -> np.ndarray:
     """Return the array that owns the memory of a view."""
-    while type(array.base) is np.ndarray:
+    while type(array.base) is type(array):
         array = array.base
     return array
 

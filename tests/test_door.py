@@ -432,9 +432,10 @@ STATEMENTS = [
     "SELECT ldp.perturb_mixed(i, i % 2, MAP {0: ldp.krr(32, [0, 1, 2]), 1: ldp.krr(32, [0, 1, 2]::INTEGER[])}) FROM t",
 ]
 _BOTH = f"""
-import sys, duckdb
+import re, sys, duckdb
 before = duckdb.connect()
 import ldpsql
+ldpsql.connect().close()
 after = duckdb.connect()
 for con in (before, after):
     ldpsql.attach(con)
@@ -445,7 +446,7 @@ for sql in {STATEMENTS!r}:
         try:
             found.append((con.execute(f"DESCRIBE {{sql}}").fetchall()[0][1], con.execute(sql).fetchall()))
         except duckdb.Error as error:
-            found.append((type(error), str(error)))
+            found.append((type(error), re.sub(r"Python exception occurred while executing the UDF: \\w+: \\n", "", str(error))))
     if not found[0] == found[1] == found[2]:
         print(sql, *(str(one)[:300] for one in found), sep="\\n")
 print("compared")
@@ -654,3 +655,39 @@ def test_a_connection_that_was_opened_before_estimates_the_same_from_hashed_repo
     reports = "SELECT ldp.perturb(i % 9, ldp.olh(1, range(9), seeds := 'private')) AS r FROM range(5000) t(i)"
     con.execute(f"COPY ({reports}) TO '{tmp_path / 'r.parquet'}'")
     assert run(_COUNTED_BEFORE.format(tmp_path / "r.parquet")).strip() == "True 5000"
+
+
+def test_results_and_refusals_of_functions_in_python_do_not_mix_between_threads(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE r AS SELECT i % 3 AS x, i % 50 AS g FROM range(20_000) t(i)")
+    wrong = list[str]()
+
+    def ask(number: int) -> None:
+        with con.cursor() as own:
+            for _ in range(10):
+                rows = own.execute("SELECT g, len(ldp.ibu(x, ldp.krr(1, [0, 1, 2]))) FROM r GROUP BY g ORDER BY g").fetchall()
+                wrong.extend([] if rows == [(g, 3) for g in range(50)] else ["rows"])
+                with pytest.raises(duckdb.InvalidInputException) as refused:
+                    own.execute(f"SELECT ldp.describe('krr(1, [{number}, {number}])')")
+                wrong.extend([] if str(refused.value).startswith("Invalid Input Error: [LDP102]") else [str(refused.value)])
+
+    threads = [Thread(target=ask, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_function_in_python_refuses_more_arguments_than_c_passes_on(con: DuckDBPyConnection) -> None:
+    call = "SELECT system.main.__ldp_written({})".format
+    with pytest.raises(duckdb.InvalidInputException, match="this function has too many arguments"):
+        con.execute(call(", ".join("1" * 65)))
+    with pytest.raises(duckdb.InvalidInputException, match=r"Invalid Input Error: \[LDP"):
+        con.execute(call(", ".join("1" * 64)))
+
+
+def test_the_record_of_moments_does_not_depend_on_the_time_zone_of_the_session(con: DuckDBPyConnection) -> None:
+    record = "SELECT ldp.describe(ldp.krr(1, [TIMESTAMPTZ '2026-01-01 00:00:00+00', '2026-01-02 00:00:00+00'])).fingerprint"
+    found = [con.execute(f"SET TimeZone = '{zone}'; {record}").fetchall() for zone in ("Asia/Tokyo", "America/Lima", "UTC")]
+    assert found[0] == found[1] == found[2]
+    assert "timestamp[us, tz=UTC]" in found[0][0][0]

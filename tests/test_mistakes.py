@@ -1,4 +1,4 @@
-"""Mistakes of a newcomer in SQL: each is answered in one sentence, on a line of its own, with a remedy."""
+"""Mistakes of a newcomer in SQL: each is answered in one sentence, which comes first, with a remedy."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.cli.failures import failure
+from ldpsql.engine.door import open_door
 
 # Each statement, what DuckDB itself shows, and the remedy: in the same message, or in DuckDB's words with that of `ldpsql sql`.
 MISTAKES: dict[str, tuple[str, str, str]] = {
@@ -21,6 +22,31 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         "named arguments are written with :=, such as epsilon := ...",
     ),
     "a misspelt table as a string": ("FROM ldp.estimate('report', city)", 'Did you mean "reports"', 'Did you mean "reports"'),
+    "no mechanism": (
+        "SELECT ldp.perturb(city) FROM people",
+        "[LDP103] perturb needs a mechanism",
+        "write ldp.perturb(city, ldp.krr(1, ['Lima', 'Oslo']))",
+    ),
+    "the parameters of a mechanism next to its name": (
+        "SELECT ldp.perturb(city, 'krr', 1) FROM people",
+        "[LDP103] perturb takes a value and a mechanism",
+        "write ldp.perturb(city, ldp.krr(1, ['Lima', 'Oslo']))",
+    ),
+    "epsilon and domain without a mechanism": (
+        "SELECT ldp.perturb(city, 'krr', 1, ['Lima', 'Oslo']) FROM people",
+        "[LDP103] perturb takes a value and a mechanism",
+        "write ldp.perturb(city, ldp.krr(1, ['Lima', 'Oslo']))",
+    ),
+    "rows in the place of a list": (
+        "SELECT ldp.perturb(city, ldp.krr(1, (SELECT DISTINCT city FROM people))) FROM people",
+        "More than one row returned by a subquery",
+        "write (SELECT list(city) FROM cities)",
+    ),
+    "a text file of recorded reports": (
+        "FROM ldp.estimate('reports.csv', city, city())",
+        "[LDP401] the reports are text that a file such as CSV made of recorded reports",
+        "write Parquet, which keeps the record",
+    ),
     "a missing domain": (
         "SELECT ldp.perturb(city, ldp.krr(1)) FROM people",
         "[LDP103] krr needs domain",
@@ -109,8 +135,11 @@ TUTORIAL = (Path(__file__).parents[1] / "docs" / "tutorial.md").read_text(encodi
 
 
 @pytest.fixture(scope="module")
-def plain() -> Iterator[DuckDBPyConnection]:
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBPyConnection]:
     """Lend a plain connection of DuckDB with people and their reports."""
+    if isinstance(reason := open_door(), str):
+        pytest.skip(f"DuckDB puts words before errors of functions in Python: {reason}")
+    ldpsql.connect().close()  # lists the functions for all databases that are opened after it
     with duckdb.connect() as con:
         ldpsql.attach(con)
         con.execute(
@@ -118,6 +147,8 @@ def plain() -> Iterator[DuckDBPyConnection]:
             CREATE MACRO city() AS ldp.krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv']);
             CREATE TABLE reports AS FROM ldp.perturb_rows(people, {city: city()});"""
         )
+        folder = tmp_path_factory.mktemp("files")
+        con.execute(f"COPY reports TO '{folder}/reports.csv'; SET file_search_path = '{folder}'")
         yield con
 
 
@@ -128,9 +159,11 @@ def test_a_mistake_is_answered_in_one_sentence_with_a_remedy(plain: DuckDBPyConn
         plain.execute(statement).fetchall()
     message = str(refused.value)
     assert shown in message
-    if ours := re.search(r"^\[LDP\d{3}\] .*$", message, re.MULTILINE):  # on a line of its own, after DuckDB's words
-        assert re.fullmatch(r"\[LDP\d{3}\] (?:(?!\. ).)+\. Hint: .*[.?]", ours[0])
-        assert remedy in ours[0]
+    if shown.startswith("[LDP"):
+        ours = message.removeprefix("Invalid Input Error: ").partition("\n\nLINE ")[0]
+        assert ours.startswith(shown)
+        assert re.fullmatch(r"\[LDP\d{3}\] (?:(?!\. ).)+\. Hint: .*[.?]", ours)
+        assert remedy in ours
     else:
         assert len(message) < 300 + len(statement)
         assert f"`{shown}`" in TUTORIAL  # says what to do

@@ -1,4 +1,7 @@
-CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, m, ldp._report_kind(m));
+CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, m, ldp._report_kind(m)),
+    (x) AS error('[LDP103] perturb needs a mechanism. Hint: write ldp.perturb(city, ldp.krr(1, [''Lima'', ''Oslo''])).'),
+    (x, name, epsilon, domain := NULL) AS
+        error('[LDP103] perturb takes a value and a mechanism. Hint: write ldp.perturb(city, ldp.krr(1, [''Lima'', ''Oslo''])).');
 
 -- The level must not depend on the value: it is published as it is.
 CREATE OR REPLACE MACRO ldp.perturb_mixed(x, level, mechanisms) AS

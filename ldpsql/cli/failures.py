@@ -32,6 +32,10 @@ _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
         "a column or a subquery holds a mechanism as text",
         "make it with a constructor, such as ldp.krr(1, ['a', 'b']); write the text in a call, and a macro with brackets",
     ),
+    "More than one row returned by a subquery": (
+        "a subquery of several rows stands in the place of one value",
+        "a list of them is one value: write (SELECT list(city) FROM cities)",
+    ),
     "Table function cannot contain subqueries": (
         "a subquery stands in the place of a table",
         "name it first: WITH t AS (SELECT ...) FROM ldp.estimate(t, city)",

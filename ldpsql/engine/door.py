@@ -1,21 +1,26 @@
-"""Functions of SQL that draw in C: every database that the process opens after `open_door` has them.
+"""Functions of SQL in C: every database that the process opens after `open_door` has them.
 
-They have the names of functions in Python, and DuckDB prefers them for columns of whole numbers and of text. What they do not
-draw in C they leave to the function in Python of the same name: see ``door.c`` and `ldpsql.engine.in_c`.
+Some draw: they have the names of functions in Python, and DuckDB prefers them for columns of whole numbers and of text. What
+they do not draw in C they leave to the function in Python of the same name. The others, after `offer`, call Python, and DuckDB
+shows an error of ldpsql without words of its own before it. See ``door.c`` and `ldpsql.engine.in_c`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ldpsql.engine.functions import Scalar
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # those in Python by their names in SQL
 _KERNELS = Path(__file__).parents[1] / "channels" / "native" / "kernels.library"  # importing its package would load NumPy
-_VERSION = 6  # of the kernels: see channels/native
+_VERSION = 7  # of the kernels: see channels/native
 _DUCKDB = ("v2.0.0", "v2.0.1")  # the versions whose interface in C is known to work
 
 
@@ -26,7 +31,62 @@ def _draw(address: int) -> int:
     return drawn_in_python(address, FUNCTIONS)
 
 
-_in_python = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_draw)  # kept: C may call it as long as the process lives
+def _answer(address: int) -> int:
+    """Answer a vector in Python; return whether that was possible."""
+    from ldpsql.engine.in_c import answered  # noqa: PLC0415
+
+    return answered(address, _ANSWERS)
+
+
+def _prepare() -> None:
+    """Offer the functions to the database that is being opened, if an earlier process has listed them."""
+    if not _OFFERED and not _PREPARING:
+        _PREPARING.append(True)
+        try:
+            import_module("ldpsql.sql.surface").offer()
+        except Exception:  # noqa: BLE001  # what is wrong, such as a settings file, is reported when ldpsql attaches
+            return
+        finally:
+            _PREPARING.clear()
+
+
+# Kept: C may call them as long as the process lives.
+_in_python = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_draw)
+_answering = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_answer)
+_preparing = ctypes.CFUNCTYPE(None)(_prepare)
+_PREPARING: list[bool] = []
+_ANSWERS: dict[str, Callable[..., Any]] = {}
+_OFFERED: dict[str, _Offered] = {}  # what C holds of each function, by its name
+
+
+class _Offered(ctypes.Structure):
+    """A function in Python: ``offered`` of ``door.c``."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("type", ctypes.c_void_p), ("changes", ctypes.c_bool))
+
+
+def offer(functions: Sequence[Scalar]) -> None:
+    """Give every database that the process opens from now on these functions; the first offer stays.
+
+    Args:
+        functions: functions that come with ldpsql, whose types are SQL that nobody else wrote.
+
+    """
+    library = open_door()
+    if isinstance(library, str) or _OFFERED:
+        return
+    library.ldpsql_offer.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, type(_answering))
+    library.ldpsql_offer.restype = ctypes.c_bool
+    offered = (_Offered * len(functions))(*(_Offered(one.name.encode(), None, one.volatile) for one in functions))
+    query = f"SET threads = 1; SET TimeZone = 'UTC'; SELECT {', '.join(f'CAST(NULL AS {one.returns})' for one in functions)}"
+    _ANSWERS.update((one.name, one.function) for one in functions)
+    if library.ldpsql_offer(offered, len(functions), query.encode(), _answering):
+        _OFFERED.update((one.name, kept) for one, kept in zip(functions, offered, strict=True))
+
+
+def offered() -> frozenset[str]:
+    """Return the names of the functions in Python that every database has that is opened from now on."""
+    return frozenset(_OFFERED)
 
 
 @cache
@@ -48,5 +108,5 @@ def open_door() -> ctypes.CDLL | str:
         return "there are no kernels, or no DuckDB that can call them"
     if version not in _DUCKDB:
         return f"DuckDB {version} is not known to call functions in C correctly: {', '.join(_DUCKDB)}"
-    enter.argtypes, enter.restype = (ctypes.c_void_p, type(_in_python)), ctypes.c_bool
-    return kernels if enter(duckdb._handle, _in_python) else "DuckDB does not accept functions in C"
+    enter.argtypes, enter.restype = (ctypes.c_void_p, type(_in_python), type(_preparing)), ctypes.c_bool
+    return kernels if enter(duckdb._handle, _in_python, _preparing) else "DuckDB does not accept functions in C"

@@ -115,7 +115,10 @@ class Macros:
 
     def statements(self, catalog: str) -> str:
         """Return the text for a catalog of this name."""
-        return _SCALAR.sub("system.main.__ldp_", _CATALOG.sub(lambda _: f"{quoted(catalog)}.", qualified(self.text)))
+        named = qualified(self.text)
+        if catalog != "ldp":  # which errors show as it is
+            named = _CATALOG.sub(lambda _: f"{quoted(catalog)}.", named)
+        return _SCALAR.sub("system.main.__ldp_", named)
 
 
 def qualified(text: str) -> str:

@@ -64,6 +64,7 @@ def kernels() -> ctypes.CDLL | None:
     library.ldpsql_recipe.restype = array
     library.ldpsql_draw.argtypes = (array, ctypes.c_int, ctypes.c_int, array, ctypes.c_size_t, array, array, array)
     library.ldpsql_write.argtypes = (array, array, array, array)
+    library.ldpsql_type.argtypes, library.ldpsql_type.restype = (array, array), ctypes.c_bool
     return library
 
 
@@ -231,7 +232,7 @@ def drawn_in_python(address: int, functions: Mapping[str, Callable[..., Any]]) -
     """Draw a vector with the function of its name.
 
     Args:
-        address: of the ``call`` that C makes. An error is written into its message, as DuckDB words those of Python.
+        address: of the ``call`` that C makes. An error is written into its message.
         functions: functions of two columns, the values and the handles of their mechanisms, by name.
 
     Returns:
@@ -241,18 +242,71 @@ def drawn_in_python(address: int, functions: Mapping[str, Callable[..., Any]]) -
     call = _Call.from_address(address)
     try:
         _write(address, call, functions[call.name.decode()](_column(call), _handles(call)))
-    except LdpError as error:
-        refusal = error
-    except KeyboardInterrupt:
-        refusal = Interrupted()
-    except Exception as error:  # noqa: BLE001  # its text may hold a raw value
-        refusal = internal(error, "perturb")
-    else:
-        return 1
-    text = f"Python exception occurred while executing the UDF: {type(refusal).__name__}: {refusal}"
-    message = text.encode()[: call.room - 1] + b"\0"
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # its text may hold a raw value
+        return _refused(call, error, "perturb")
+    return 1
+
+
+def _refused(call: _Call | _Question, error: Exception | KeyboardInterrupt, name: str) -> int:
+    """Write the message of an error, of the function of this name; return 0."""
+    if isinstance(error, KeyboardInterrupt):
+        error = Interrupted()
+    refusal = error if isinstance(error, LdpError) else internal(error, name)
+    refusal.before = ""
+    message = str(refusal).encode()[: call.room - 1].decode(errors="ignore").encode() + b"\0"
     ctypes.memmove(call.message, message, len(message))
     return 0
+
+
+class _Question(ctypes.Structure):
+    """A vector that a function in Python is to answer: ``question`` of ``door.c``."""
+
+    _fields_ = (
+        ("own", ctypes.c_void_p),
+        ("count", ctypes.c_uint64),
+        ("types", ctypes.c_void_p),
+        ("columns", ctypes.c_void_p),
+        ("type", ctypes.c_void_p),
+        ("result", ctypes.c_void_p),
+        ("message", ctypes.c_void_p),
+        ("room", ctypes.c_uint64),
+    )
+
+
+def answered(address: int, functions: Mapping[str, Callable[..., Any]]) -> int:
+    """Answer a vector with the function of its name.
+
+    Args:
+        address: of the ``question`` that C asks. The result, or the message of an error, is written into it.
+        functions: functions of columns, by name.
+
+    Returns:
+        1, or 0 if there is no result.
+
+    """
+    question = _Question.from_address(address)
+    name = ctypes.c_char_p.from_address(question.own).value or b""
+    try:
+        columns = pa.RecordBatch._import_from_c(question.columns, question.types).columns  # as nanoarrow does
+        result = functions[name.decode()](*(pa.chunked_array([column]) for column in columns))
+        kind = _type_of(question.own)
+        whole = result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
+        if len(whole) != question.count:
+            raise InternalError("there are not as many results as rows", "please report the function")
+        batch = pa.RecordBatch.from_arrays([whole if whole.type == kind else whole.cast(kind)], [""])
+        batch._export_to_c(question.result, question.type)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # its text may hold a raw value
+        return _refused(question, error, name.decode())
+    return 1
+
+
+@cache
+def _type_of(own: int) -> pa.DataType:
+    """Return the type of Arrow of what a function returns, where C describes it."""
+    library, written = kernels(), (ctypes.c_uint64 * 9)()  # an ArrowSchema
+    if library is None or not library.ldpsql_type(own, ctypes.addressof(written)):
+        raise InternalError("a function has no type in Arrow", "please report the function")
+    return pa.Schema._import_from_c(ctypes.addressof(written)).field(0).type
 
 
 def _column(call: _Call) -> pa.Array:

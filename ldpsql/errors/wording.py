@@ -28,8 +28,9 @@ _OF_STATEMENTS = (
     duckdb.TransactionException,
     duckdb.NotImplementedException,
 )
-_OURS = re.compile(r"[\w ]+: Python exception [\w ]+: \w+:\s+\[(LDP\d{3})\] (.*?)\.(?: Hint: (.*?)\.?)?", re.DOTALL)
-_OF_MACRO = re.compile(r"Invalid Input Error: \[(LDP\d{3})\] (.*?)\.?(?: Hint: (.*?)\.?)?", re.DOTALL)
+_OURS = re.compile(
+    r"[\w ]+: (Python exception [\w ]+: \w+:\s+)?\[(LDP\d{3})\] (.*?)\.?(?: Hint: (.*?)\.?)?(?:\n\nLINE \d+: .*)?", re.DOTALL
+)
 _CALLS_ERROR = re.compile(r"\berror\s*\(", re.IGNORECASE)
 _SUGGESTED = re.compile(r"\n+(Did you mean:? \"[\w.]+\"\??)", re.DOTALL)  # in a CatalogException, from the catalog
 _APPENDED = re.compile(r"\s*(Candidate (?!functions)\w+:|Did you mean|LINE \d+:).*", re.DOTALL)
@@ -66,30 +67,36 @@ _SENTENCES = """
 _DUCKDB = frozenset(_SENTENCES.split())
 
 
-def of_ldpsql(error: duckdb.Error) -> re.Match[str] | None:
-    """Return code, message and hint of an error of ldpsql that DuckDB quotes; None for any other error."""
-    return _OURS.fullmatch(str(error).strip())
+def of_ldpsql(error: duckdb.Error, typed: str = "") -> tuple[str, str, str] | None:
+    """Return code, message and hint of an error that ldpsql raised in SQL.
+
+    Args:
+        error: the error that DuckDB raised.
+        typed: the text that the user wrote.
+
+    Returns:
+        None for any other error, and for one that may be of the function ``error()`` in the text.
+
+    """
+    quoted = _OURS.fullmatch(str(error).strip()) if isinstance(error, duckdb.InvalidInputException) else None
+    if quoted is None or (quoted[1] is None and _CALLS_ERROR.search(typed)):
+        return None
+    return quoted[2], quoted[3], quoted[4] or ""
 
 
 def of_sql(error: duckdb.Error, typed: str = "") -> LdpError | None:
     """Return an error of ldpsql that SQL raised, as Python raises it; None for any other error, and for those in ``typed``."""
-    quoted = of_ldpsql(error) or of_macro(error, typed)
-    if quoted is None:
+    if (quoted := of_ldpsql(error, typed)) is None:
         return None
-    code, message, hint = quoted.groups()
+    code, message, hint = quoted
     kind = next((kind for kind in _tree(LdpError) if kind.code == code), LdpError)
     made = kind.__new__(kind)
-    LdpError.__init__(made, message, hint or "")
+    LdpError.__init__(made, message, hint)
     return made
 
 
 def _tree(kind: type[LdpError]) -> list[type[LdpError]]:
     return [kind, *(leaf for below in kind.__subclasses__() for leaf in _tree(below))]
-
-
-def of_macro(error: duckdb.Error, typed: str) -> re.Match[str] | None:
-    """Return code, message and hint of an error that a macro of ldpsql raised; None for others and for errors in ``typed``."""
-    return None if _CALLS_ERROR.search(typed) else _OF_MACRO.fullmatch(str(error).strip())
 
 
 def without_values(error: duckdb.Error, typed: str) -> str | None:
@@ -115,7 +122,7 @@ def without_values(error: duckdb.Error, typed: str) -> str | None:
 
 def restated(error: duckdb.Error, typed: str) -> Exception:
     """Return an error of DuckDB without raw values: of the same class if it is about a statement, else one with its kind."""
-    if of_ldpsql(error):
+    if of_ldpsql(error, typed):
         return error
     message = without_values(error, typed)
     return type(error)(message) if message is not None else SourceRefused(*withheld_message(error))
@@ -158,8 +165,8 @@ def _show(
     tb_offset: int | None = None,
 ) -> None:
     """Write an error of ldpsql as one line, as IPython does with its own UsageError; leave any other to IPython."""
-    if quoted := of_ldpsql(error) or of_macro(error, typed=""):
-        code, message, hint = quoted.groups()
+    if quoted := of_ldpsql(error):
+        code, message, hint = quoted
         print(f"[{code}] {message}." + (f" Hint: {hint}." if hint else ""), file=sys.stderr)
     else:
         shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)

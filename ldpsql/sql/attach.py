@@ -48,9 +48,10 @@ def connect(
     **options: Any,
 ) -> DuckDBPyConnection:
     """Open a DuckDB database and attach the functions; ``options`` are passed to `duckdb.connect`."""
+    scalars = surface.offer(name)
     con = duckdb.connect(database, **options)
-    guard = _guard(ledger, key)
-    return _attached(con, con, name, mechanisms or {}, guard, use=use, empty=database == _IN_MEMORY)
+    existing = _Functions(frozenset(), scalars) if database == _IN_MEMORY else None
+    return _attached(con, con, name, mechanisms or {}, _guard(ledger, key), use=use, existing=existing)
 
 
 def attach(
@@ -124,11 +125,12 @@ def _attached(
     guard: Guard | None,
     *,
     use: bool,
-    empty: bool = False,
+    existing: _Functions | None = None,
 ) -> C:
-    """Return a connection after attaching the functions to its instance, which nobody has used yet if it is empty."""
+    """Return a connection after attaching the functions to its instance; what exists is known if nobody has used that yet."""
+    empty = existing is not None
     with _ATTACHING, own.cursor() as cursor:  # an open result would block the connection itself
-        existing = _NONE if empty else _Functions.of(cursor, name)
+        existing = existing or _Functions.of(cursor, name)
         _make_catalog(cursor, name, existing)
         ((number,),) = cursor.execute(f"SELECT {quoted(name)}.{CATALOG_NUMBER}()").fetchall()
         CONNECTIONS.remember(number, own)
@@ -204,7 +206,6 @@ class _Functions:
         return cls(macros, frozenset(name for database, kind, name in rows if (database, kind) == ("system", "scalar")))
 
 
-_NONE = _Functions(frozenset(), frozenset())
 # Whether a statement may draw is decided by planning it again, to see what it reads. A subquery is run once, not for each row.
 _ALLOWED = f"""CREATE OR REPLACE MACRO {{catalog}}.{ALLOWED_MACRO}(handle, drawn) AS (SELECT {ALLOWED}(handle, drawn, {{{{
     'sql': system.main.current_query(), 'search_path': system.main.current_setting('search_path'),

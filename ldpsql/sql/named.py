@@ -16,7 +16,7 @@ from ldpsql.domains.sql_types import sql_type
 from ldpsql.engine.functions import CATALOG_NUMBER, MARK, Macros, struct_text
 from ldpsql.engine.sql_struct import columns_of, long_domains, struct_sql
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, OtherMechanism, RowBudgetExceeded, SourceRefused
-from ldpsql.errors.wording import of_macro
+from ldpsql.errors.wording import of_sql
 from ldpsql.inference.mixed import Mixed
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.families import OrderedMechanism
@@ -25,8 +25,6 @@ from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.documents import from_file
 from ldpsql.registry.handles import DECLARATIONS, MECHANISMS, NAME
 from ldpsql.registry.registry import registry
-
-_REFUSALS: dict[str, type[LdpError]] = {kind.code: kind for kind in (SourceRefused, OtherMechanism)}  # of a domain in a table
 
 # The catalogs of ldpsql on this connection that name a mechanism; usually there is one, ldp.
 _CATALOGS = """
@@ -108,10 +106,7 @@ def mechanism_of(spec: Mechanism | str, con: DuckDBPyConnection) -> Mechanism:
         try:
             ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()
         except duckdb.InvalidInputException as error:
-            refusal = of_macro(error, "")  # that of `_refusal`
-            if refusal is None:
-                raise
-            raise _REFUSALS.get(refusal[1], InvalidParameter)(refusal[2], refusal[3] or "") from None
+            raise of_sql(error) or error from None
     return MECHANISMS.thing(number)
 
 

@@ -29,7 +29,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 import ldpsql
 from ldpsql import settings, system
-from ldpsql.engine.door import FUNCTIONS
+from ldpsql.engine import door
 from ldpsql.engine.functions import ALLOWED_MACRO, CATALOG_NUMBER, GUARD_MACRO, HISTOGRAM_MACRO, Macros, Scalar, guarded
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.sql.drawing import DrawingFunctions
@@ -46,6 +46,27 @@ _OF_CONNECTION = {
 _KEPT = 16  # lists and files in the cache folder
 _DAY = 86_400.0
 _HELD: set[Callable[..., Any]] = set()  # every function that DuckDB may still call: DuckDB does not keep them alive
+
+
+def offer(make: str | None = None) -> frozenset[str]:
+    """Give every database that is opened from now on the functions in C, if this or an earlier process has listed them.
+
+    Args:
+        make: the name of a catalog for which the list is made if there is none.
+
+    Returns:
+        The names of the functions.
+
+    """
+    if not door.offered() and (made := _saved(state(make or "ldp")) or (_make(make) if make else None)):
+        registry, scalars = _offered(), made.scalars
+        if registry is not None:  # DuckDB reads the types of the plugins of others
+            own = {
+                name for plugin, offered in registry.functions() if plugin.built_in for one in offered for name in one.names()
+            }
+            scalars = [one for one in scalars if one.name in own]
+        door.offer(scalars)
+    return door.offered()
 
 
 def put(cursor: DuckDBPyConnection, catalog: str, macros: Set[tuple[str, str]], scalars: Set[str]) -> DrawingFunctions:
@@ -167,11 +188,12 @@ def _make(catalog: str) -> _Made | None:
         scratch = Path(mkdtemp(prefix="making-", dir=folder))
     except OSError:
         return None
+    existing = door.offered()
     try:
         with duckdb.connect() as con:
             con.execute(f"ATTACH {text_literal(str(scratch / 'made'))} AS {quoted(catalog)}; USE {quoted(catalog)}")
             con.execute("".join(f"CREATE MACRO {name}{given} AS NULL::BIGINT;" for name, given in _OF_CONNECTION.items()))
-            _create_all(con, catalog, frozenset())
+            _create_all(con, catalog, existing)
             con.execute("".join(f"DROP MACRO {name};" for name in _OF_CONNECTION) + f"USE memory; DETACH {quoted(catalog)}")
         key = state(catalog)  # without the plugins whose SQL DuckDB refused
         digest = sha256((scratch / "made").read_bytes()).hexdigest()
@@ -257,7 +279,7 @@ def _create_all(cursor: DuckDBPyConnection, catalog: str, existing: Set[str]) ->
 def _create(cursor: DuckDBPyConnection, scalars: Sequence[Scalar], existing: Set[str]) -> None:
     types: dict[str, Any] = {}  # each is read once
     for one in scalars:
-        FUNCTIONS.setdefault(one.name, one.function)
+        door.FUNCTIONS.setdefault(one.name, one.function)
         if one.name not in existing:
             _HELD.add(one.function)
             cursor.create_function(

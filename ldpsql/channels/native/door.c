@@ -1,6 +1,7 @@
-// The scalar functions of DuckDB that draw in C: the same names as those in Python, for columns of the types in COLUMNS.
+// The scalar functions of DuckDB that draw in C: the same names as those in Python, for columns of the types in COLUMNS; and all
+// others, which call Python: its own calls of Python put words before each error, and take longer.
 //
-// They draw ordinary vectors of mechanisms that `learn` has described. All else goes to Python: NULL and values outside of the
+// The first draw ordinary vectors of mechanisms that `learn` has described. All else goes to Python: NULL and values outside of the
 // domain, several domains, draws that a ledger counts, mechanisms without a recipe. So rules and messages are those of Python.
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
@@ -25,6 +26,21 @@ typedef struct { uint64_t offset, length; } entry;  // a list, in the vector of 
 typedef void (*function)(handle info, handle chunk, handle out);
 typedef void (*function_of_states)(handle info, handle chunk, void **states);
 typedef void (*finish)(handle info, void **states, handle out, uint64_t count, uint64_t offset);
+typedef struct { uint64_t words[6]; } result;
+typedef struct arrow_type {  // the C data interface of Arrow: ArrowSchema and ArrowArray
+	const char *format, *name, *metadata;
+	int64_t flags, size;
+	struct arrow_type **parts, *dictionary;
+	void (*release)(struct arrow_type *);
+	void *own;
+} arrow_type;
+typedef struct arrow_data {
+	int64_t length, missing, offset, buffers_size, size;
+	const void **buffers;
+	struct arrow_data **parts, *dictionary;
+	void (*release)(struct arrow_data *);
+	void *own;
+} arrow_data;
 #define DUCKDB(X) \
 	X(int, connect, (handle, handle *)) X(void, disconnect, (handle *)) X(int, register_static_extension, (int32_t (*)(void *))) \
 	X(handle, create_logical_type, (int)) X(void, destroy_logical_type, (handle *)) X(handle, create_scalar_function, (void)) \
@@ -49,12 +65,22 @@ typedef void (*finish)(handle info, void **states, handle out, uint64_t count, u
 	X(void, aggregate_function_set_functions, (handle, uint64_t (*)(handle), void (*)(handle, void *), function_of_states, \
 	                                           void (*)(handle, void **, void **, uint64_t), finish)) \
 	X(void, aggregate_function_set_destructor, (handle, void (*)(void **, uint64_t))) \
-	X(int, register_aggregate_function, (handle, handle))
+	X(int, register_aggregate_function, (handle, handle)) \
+	X(void, scalar_function_set_varargs, (handle, handle)) X(int, register_scalar_function, (handle, handle)) \
+	X(uint64_t, data_chunk_get_column_count, (handle)) X(void, destroy_data_chunk, (handle *)) \
+	X(handle, vector_get_column_type, (handle)) X(void, vector_reference_vector, (handle, handle)) \
+	X(void, connection_get_arrow_options, (handle, handle *)) X(void, destroy_arrow_converted_schema, (handle *)) \
+	X(handle, to_arrow_schema, (handle, handle *, const char **, uint64_t, arrow_type *)) \
+	X(handle, data_chunk_to_arrow, (handle, handle, arrow_data *)) X(handle, schema_from_arrow, (handle, arrow_type *, handle *)) \
+	X(handle, data_chunk_from_arrow, (handle, arrow_data *, handle, handle *)) X(bool, error_data_has_error, (handle)) \
+	X(void, destroy_error_data, (handle *)) X(int, open, (const char *, handle *)) \
+	X(int, query, (handle, const char *, result *)) X(handle, column_logical_type, (result *, uint64_t)) \
+	X(void, destroy_result, (result *))
 #define MEMBER(result, name, parameters) result(*name) parameters;
 static struct { DUCKDB(MEMBER) } duckdb;
 
 enum {
-	BOOLEAN = 1, TINYINT, SMALLINT, INTEGER, BIGINT, UTINYINT, USMALLINT, UINTEGER, UBIGINT, FLOAT, DOUBLE, TIMESTAMP, DATE,
+	ANY = 34, BOOLEAN = 1, TINYINT, SMALLINT, INTEGER, BIGINT, UTINYINT, USMALLINT, UINTEGER, UBIGINT, FLOAT, DOUBLE, TIMESTAMP, DATE,
 	VARCHAR = 17, WORDS = 24, HASHED = 25, TYPES  // WORDS is LIST, of UBIGINT; HASHED is STRUCT(seed UBIGINT, y UINTEGER)
 };
 #define WHOLE(X) \
@@ -602,12 +628,108 @@ static bool add_aggregate(handle connection) {
 	return added;
 }
 
+// --- the functions in Python
+typedef struct { const char *name; handle type; bool changes; } offered;  // changes: from call to call, as a function that draws
+// Python reads the arguments, and writes the result or a message; returns whether there is a result.
+typedef struct {
+	const offered *own;
+	uint64_t count;
+	arrow_type *types;
+	arrow_data *columns;
+	arrow_type *type;
+	arrow_data *result;
+	char *message;
+	uint64_t room;
+} question;
+typedef int (*answer)(const question *);
+// A database of its own turns columns into those of Arrow and back: a function in C knows no connection to that which calls it.
+static struct { handle connection, options; offered *all; answer python; _Atomic(uint64_t) size; } offer;
+static void (*_Atomic prepare)(void);  // makes the offer, if Python can already
+
+static bool fails(handle info, handle error) {
+	bool has = error && duckdb.error_data_has_error(error);  // whose message may hold a value
+	if (has) duckdb.scalar_function_set_error(info, "[LDP304] a column of this type cannot be read here. Hint: cast it.");
+	if (error) duckdb.destroy_error_data(&error);
+	return has;
+}
+
+static void ask(handle info, handle chunk, handle out) {
+	enum { MOST = 64 };
+	uint64_t count = duckdb.data_chunk_get_size(chunk), size = duckdb.data_chunk_get_column_count(chunk);
+	if (!count) return;
+	if (size > MOST) return duckdb.scalar_function_set_error(info, "this function has too many arguments");
+	handle types[MOST], converted = NULL, made = NULL;
+	const char *no_names[MOST];
+	for (uint64_t i = 0; i < size; i++) no_names[i] = "", types[i] = duckdb.vector_get_column_type(duckdb.data_chunk_get_vector(chunk, i));
+	arrow_type of_columns = {0}, of_result = {0};
+	arrow_data columns = {0}, answered = {0};
+	char message[8192] = "Python could not answer: the process ends, or the call was interrupted";
+	const question q = {duckdb.scalar_function_get_extra_info(info), count, &of_columns, &columns, &of_result, &answered, message, sizeof message};
+	bool failed = fails(info, duckdb.to_arrow_schema(offer.options, types, no_names, size, &of_columns)) ||
+	              fails(info, duckdb.data_chunk_to_arrow(offer.options, chunk, &columns));
+	if (!failed && !offer.python(&q)) failed = true, duckdb.scalar_function_set_error(info, message);
+	failed = failed || fails(info, duckdb.schema_from_arrow(offer.connection, &of_result, &converted)) ||
+	         fails(info, duckdb.data_chunk_from_arrow(offer.connection, &answered, converted, &made));
+	if (!failed) duckdb.vector_reference_vector(out, duckdb.data_chunk_get_vector(made, 0));  // keeps the memory, too
+	for (uint64_t i = 0; i < size; i++) duckdb.destroy_logical_type(&types[i]);
+	if (made) duckdb.destroy_data_chunk(&made);
+	if (converted) duckdb.destroy_arrow_converted_schema(&converted);
+	if (of_columns.release) of_columns.release(&of_columns);
+	if (columns.release) columns.release(&columns);
+	if (of_result.release) of_result.release(&of_result);
+	if (answered.release) answered.release(&answered);
+}
+
+// Write the type in Arrow of what a function returns. Returns whether there is one.
+EXPORT bool ldpsql_type(const offered *own, arrow_type *type) {
+	handle one = own->type, error = duckdb.to_arrow_schema(offer.options, &one, (const char *[]){""}, 1, type);
+	bool failed = error && duckdb.error_data_has_error(error);
+	if (error) duckdb.destroy_error_data(&error);
+	return !failed;
+}
+
+// Give each database that is opened from now on these functions, whose types are those of the columns of a query. They are kept as
+// long as the process lives. Returns whether DuckDB reads the query.
+EXPORT bool ldpsql_offer(offered *all, uint64_t size, const char *query, answer python) {
+	handle database;
+	result types;
+	if (duckdb.open(NULL, &database) || duckdb.connect(database, &offer.connection)) return false;
+	bool failed = duckdb.query(offer.connection, query, &types);
+	for (uint64_t i = 0; i < size && !failed; i++) all[i].type = duckdb.column_logical_type(&types, i);
+	duckdb.destroy_result(&types);
+	if (failed) return false;
+	duckdb.connection_get_arrow_options(offer.connection, &offer.options);
+	offer.all = all, offer.python = python;
+	atomic_store(&offer.size, size);
+	return true;
+}
+
+static bool add_offered(handle connection) {
+	handle any = duckdb.create_logical_type(ANY);
+	bool added = true;
+	for (uint64_t i = 0, size = atomic_load(&offer.size); i < size; i++) {
+		handle one = duckdb.create_scalar_function();
+		duckdb.scalar_function_set_name(one, offer.all[i].name);
+		duckdb.scalar_function_set_varargs(one, any);
+		duckdb.scalar_function_set_return_type(one, offer.all[i].type);
+		if (offer.all[i].changes) duckdb.scalar_function_set_volatile(one);
+		duckdb.scalar_function_set_special_handling(one);
+		duckdb.scalar_function_set_extra_info(one, &offer.all[i], NULL);
+		duckdb.scalar_function_set_function(one, ask);
+		added = added && !duckdb.register_scalar_function(connection, one);
+		duckdb.destroy_scalar_function(&one);
+	}
+	duckdb.destroy_logical_type(&any);
+	return added;
+}
+
 // DuckDB calls this for each database that it opens: duckdb_static_extension.h and duckdb_extension.h of DuckDB 2.0.
 typedef struct { void (*set_error)(handle, const char *); handle *(*get_database)(handle); const void *(*get_api)(handle, const char *); } access;
 static bool enter(handle info, const access *given) {
 	handle connection, *database = given->get_database(info);
+	if (!atomic_load(&offer.size)) atomic_load(&prepare)();
 	if (!database || duckdb.connect(*database, &connection)) return false;
-	bool added = add_all(connection) && add_aggregate(connection);
+	bool added = add_all(connection) && add_aggregate(connection) && add_offered(connection);
 	duckdb.disconnect(&connection);
 	return added;
 }
@@ -625,12 +747,12 @@ static int32_t describe(void *described) {
 }
 
 // Give each database that is opened from now on the functions. Returns whether DuckDB's library has all that they need.
-EXPORT bool ldpsql_open_door(void *library, in_python function) {
+EXPORT bool ldpsql_open_door(void *library, in_python function, void (*make_offer)(void)) {
 #define LOOK_UP(result, name, parameters) \
 	*(void **)&duckdb.name = dlsym(library, "duckdb_" #name); \
 	if (!duckdb.name) return false;
 	DUCKDB(LOOK_UP)
-	atomic_store(&python, function);
+	atomic_store(&python, function), atomic_store(&prepare, make_offer);
 	name_overloads();
 	return !duckdb.register_static_extension(describe);
 }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ldpsql.errors import Interrupted
 from ldpsql.inference.deadline import late, soonest
-from ldpsql.inference.outcome import Status
+
+if TYPE_CHECKING:
+    from ldpsql.inference.outcome import Status
 
 
 class Limits:
@@ -76,6 +78,8 @@ class Limits:
     @property
     def status(self) -> Status:
         """Why the solve of a group that is not certified ended."""
+        from ldpsql.inference.outcome import Status  # noqa: PLC0415  # loads NumPy, and every connection has limits
+
         if self.late:
             return Status.OUT_OF_TIME
         return Status.OUT_OF_STEPS if self.steps >= self._allowed else Status.ROUNDED
