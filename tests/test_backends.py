@@ -44,18 +44,11 @@ def _in_sqlite(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
-        pytest.param(lambda: in_duckdb(reports()), id="duckdb"),
-        pytest.param(lambda: in_polars(reports()), id="polars"),
-        pytest.param(lambda: in_sqlite(flat_reports()), id="sqlite"),
-    ],
-)
-def test_all_questions_have_the_answers_of_duckdb(table: Callable[[], Any]) -> None:
-    made = table()
-    assert max(differences(made)) <= 1e-12
-    assert max(differences(made, "FURTHER")) <= 1e-12
+@pytest.mark.parametrize("make", [in_duckdb, in_polars])
+def test_all_questions_have_the_answers_of_duckdb(make: Callable[[pa.Table], Any]) -> None:
+    table = make(reports())
+    assert max(differences(table)) <= 1e-12
+    assert max(differences(table, "FURTHER")) <= 1e-12
 
 
 @pytest.mark.parametrize("make", [in_duckdb, in_polars])
@@ -63,12 +56,11 @@ def test_reports_of_a_person_are_a_list_that_the_engine_makes(make: Callable[[pa
     assert list(repeated_differences(make(reports()))) == [0.0]
 
 
-def test_each_question_is_one_query_that_returns_counts_or_sums() -> None:
+def test_each_question_is_one_query_of_sqlite_that_returns_counts_or_sums() -> None:
     table = in_sqlite(flat_reports())
     statements: list[str] = []
     table.get_backend().con.set_trace_callback(statements.append)
-    list(differences(table))
-    list(differences(table, "FURTHER"))
+    assert max(*differences(table), *differences(table, "FURTHER")) <= 1e-12
     selects = [text for text in statements if text.startswith("SELECT") and '"reports"' in text]
     assert len(selects) == len(answers()) + len(answers("FURTHER"))
     assert sum("GROUP BY" not in text for text in selects) == 1  # a logistic regression needs the rows
@@ -101,15 +93,13 @@ def test_edge_cases_of_raw_columns_have_the_answers_of_a_frame() -> None:
         (["a", "z"], [1.0, 2.0], ["p", None]),
         (["a", "b", "a"], [1e200, 1.0, 2.0], ["p", None, "p"]),
     ]
-    for case in cases:
+    for number, case in enumerate(cases):
         table = pa.table([pa.array(values, kind) for values, (_, kind) in zip(case, columns, strict=True)], ["x", "y", "g"])
-        for by in ((), "g"):
-            for asked in ({"question": "outcome"}, {"question": "regression", "regressors": ["y", "y"]}):
-                outcomes = [
-                    _answer_or_error(each, {"outcome": "y", "by": by, **asked})
-                    for each in (table, in_duckdb(table), in_sqlite(table))
-                ]
-                assert outcomes[0] == outcomes[1] == outcomes[2]
+        for asked in ({"question": "outcome"}, {"question": "regression", "regressors": ["y", "y"]}):
+            by = "g" if ("regressors" in asked) == number % 2 else ()
+            given = {"outcome": "y", "by": by, **asked}
+            outcomes = [_answer_or_error(each, given) for each in (table, in_duckdb(table), in_sqlite(table))]
+            assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
 def _answer_or_error(data: Any, asked: dict[str, Any]) -> str:
