@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -27,6 +28,13 @@ from ldpsql.registry.agreement import warn_unmarked
 from tests import commands, instances, seeds
 
 commands.quicken()
+gc.disable()  # until thousands of tests are collected, none of which is garbage
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, but never look at the tests and modules for it."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
