@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import pkgutil
@@ -27,7 +28,10 @@ _MADE = typer.main.get_command
 ROOT = Path(__file__).parents[1]
 _EXTRAS = ("ldpsql.dbt", "ldpsql.spark", "ldpsql.__main__")
 # What commands load when they need it; PyArrow loads pandas.
-_LATER = ("pandas", "narwhals", "altair", "vl_convert", "scipy.linalg", "scipy.optimize", "scipy.special")
+_LATER = (
+    *("pandas", "narwhals", "altair", "vl_convert", "scipy.linalg", "scipy.optimize", "scipy.special"),
+    *("sqlglot.dialects.duckdb", "pydantic.type_adapter", "typer._adapters"),
+)
 
 
 def quicken() -> None:
@@ -101,6 +105,7 @@ def serve(requests: IO[str], answers: IO[str]) -> None:
                 import_module(module.name)
     for package in _LATER:
         import_module(package)
+    gc.freeze()  # a collection in a child would copy the pages of all of them
     for line in requests:
         if not (child := os.fork()):
             _become(**json.loads(line))
