@@ -415,18 +415,17 @@ def test_report_and_plan_draw(project: Path) -> None:
     assert (project / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
-def test_disable_revokes_in_every_folder_what_enable_granted(project: Path, tmp_path: Path) -> None:
+def test_disable_revokes_in_every_folder_what_enable_granted(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own, elsewhere = project / "own.toml", tmp_path / "elsewhere"
     elsewhere.mkdir()
     own.write_text("# mine\n[defaults]\nformat = 'json'\n", encoding="utf-8")
     before = (project / "ldpsql.toml").read_text(encoding="utf-8")
-    environment = {name: value for name, value in os.environ.items() if name != "LDPSQL_PLUGINS"}
-    environment["LDPSQL_CONFIG"] = str(own)
+    monkeypatch.delenv("LDPSQL_PLUGINS")
 
     def plugins(*arguments: str, cwd: Path = project) -> subprocess.CompletedProcess[str]:
-        command = [COMMAND, "plugins", *arguments]
-        return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        return run("plugins", *arguments, cwd=cwd, LDPSQL_CONFIG=str(own))
 
     assert plugins("enable", "coin").returncode == 0
     assert own.read_text(encoding="utf-8").startswith("# mine")

@@ -218,8 +218,8 @@ print(con.execute({DRAWN!r}).fetchall())
 @pytest.mark.slow
 def test_several_processes_make_the_files_at_the_same_time(folder: Path) -> None:
     program = f"import ldpsql; assert ldpsql.connect().execute({DRAWN!r}).fetchall()"
-    running = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(4)]
-    assert [process.wait(120) for process in running] == [0] * 4
+    running = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(3)]
+    assert [process.wait(120) for process in running] == [0] * 3
     assert surface._saved(surface.state("ldp")) is not None
     assert not list(folder.glob("making-*"))
 

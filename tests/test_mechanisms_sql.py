@@ -306,7 +306,7 @@ BAD = st.one_of(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in registry().mechanisms if n not in {"matrix", *ESTIMATES_ONLY}])
 @given(data=st.data())
-@patient(max_examples=120)
+@patient(max_examples=60)
 def test_bad_input_is_refused_in_one_sentence_or_certified(name: str, data: st.DataObject) -> None:
     cls = registry().mechanisms[name]
     arguments: dict[str, Any] = {p.name: GOOD[p.name] for p in cls.parameters() if p.required}
