@@ -68,11 +68,6 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-@pytest.mark.parametrize("text", ["pem(0.1, 4, 'ab')", LETTERS, "pem(9, 3, 'ab', levels=3)"])
-def test_the_mechanism_passes_the_conformance_suite(text: str) -> None:
-    check_mechanism(mechanism(text), draws=20_000)
-
-
 # Privacy
 
 

@@ -39,7 +39,7 @@ from ldpsql.mechanisms import TOTAL, BinBits, KeepOrWindow, SignedBits
 from ldpsql.mechanisms.audit import empirical
 from ldpsql.pairs.estimation import lost_if_geometric
 from ldpsql.questions import check_ordered
-from ldpsql.testing import certificate, check_mechanism, operator_of
+from ldpsql.testing import certificate, operator_of
 from tests import seeds
 from tests.commands import printed, rows
 
@@ -261,13 +261,6 @@ def test_a_response_made_for_longer_padding_is_refused() -> None:
     claim, channel = made("pckv_grr", 1, ["a", "b"]).claim(), KeyValue(4, 1, bold)
     with pytest.raises(NotPrivate):
         certificate(channel, claim)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("keys", [["a", "b", "c"], [date(2026, 1, day) for day in range(1, 20)]])
-def test_key_value_mechanisms_pass_the_conformance_suite(name: str, keys: list[Any]) -> None:
-    check_mechanism(made(name, "1.5", keys, padding=2, low=-3, high=7), draws=100_000)
 
 
 def people(n: int, keys: int, padding: int) -> tuple[Sets, NDArray[np.bool_], Floats]:

@@ -160,12 +160,6 @@ def test_gaussian_points_fall_with_the_square_of_their_distance_in_all_dimension
             one.changed(points=points).channel()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*PURE, *METRIC, "gaussian", "gaussian_points"])
-def test_every_mechanism_conforms(name: str) -> None:
-    check_mechanism(made(name, 1, 10), draws=60_000)
-
-
 def test_blahut_arimoto_conforms() -> None:
     text = "blahut_arimoto(1, ['a', 'b', 'c', 'd'], [1, 2, 3, 0], columns=2, side='0.5', nulls='as:a')"
     check_mechanism(registry().mechanism(text))

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from ldpsql.errors import InvalidParameter
 from ldpsql.functions import registry
 from ldpsql.mechanisms import certify
-from ldpsql.testing import check_mechanism, enumerated
+from ldpsql.testing import enumerated
 
 SIZE = 6
 AT = np.arange(SIZE)
@@ -221,7 +221,6 @@ def test_the_reports_of_a_mean_are_unbiased_and_no_unbiased_channel_is_nearer(sh
     """The optimum again from all columns that hold 1 and e^epsilon only, times 65 numbers."""
     mechanism: Any = registry().mechanism({"mechanism": "optimal_mean", "epsilon": epsilon, "low": 0, "high": 1, "bins": BINS,
                                            "prior": SHAPES[shape]})  # fmt: skip
-    check_mechanism(mechanism, draws=2000)
     lost, bias = squares(mechanism, shape)
     assert bias < 1e-6
     bounds = mechanism.bounds()

@@ -15,11 +15,18 @@ from scipy.stats import binom
 from ldpsql import certify, shuffled
 from ldpsql.functions import registry
 from ldpsql.mechanisms import ApproximateLdp, MetricLdp
-from tests.laws.subjects import ESTIMATES_ONLY, LISTED, SMALL, Floats, mechanism, reports
+from ldpsql.testing import check_mechanism
+from tests.laws.subjects import ESTIMATES_ONLY, LISTED, MORE, SMALL, Floats, mechanism, reports
 
 
 def test_the_laws_know_every_mechanism() -> None:
     assert SMALL.keys() | ESTIMATES_ONLY == registry().mechanisms.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*SMALL, *MORE])
+def test_every_mechanism_passes_the_conformance_suite(name: str) -> None:
+    check_mechanism(mechanism(name), draws=20_000)
 
 
 SAMPLED = {name for name in LISTED if getattr(mechanism(name), "padding", 1) > 1}  # a set of pairs has more than one symbol
