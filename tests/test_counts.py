@@ -39,18 +39,6 @@ def reports(mechanism: str, rows: int = 5000) -> pa.Table:
 
 
 @pytest.mark.parametrize("kind", MECHANISMS)
-@pytest.mark.parametrize("estimator", ["ibu", "inv"])
-def test_parts_add_up_to_the_same_estimate_to_the_last_bit(kind: str, estimator: str) -> None:
-    mechanism, table = MECHANISMS[kind], reports(MECHANISMS[kind])
-    whole = ldpsql.estimate(table["city"], mechanism, estimator)
-    parts = [partial_counts(table.slice(start, 700), "city") for start in range(0, 5000, 700)]
-    for counts in (merge(parts), merge(reversed(parts)), sum(parts[1:], parts[0]), Counts.from_arrow(merge(parts).to_arrow())):
-        estimate = ldpsql.estimate(counts, mechanism, estimator)
-        assert (estimate.estimate == whole.estimate).all()
-        assert (estimate.std_error == whole.std_error).all()
-
-
-@pytest.mark.parametrize("kind", MECHANISMS)
 def test_frames_of_every_engine_give_the_same_estimate(kind: str) -> None:
     mechanism, table = MECHANISMS[kind], reports(MECHANISMS[kind])
     frame = pl.from_arrow(table)

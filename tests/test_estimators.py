@@ -13,7 +13,7 @@ import pytest
 import ldpsql
 from ldpsql import Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, Status
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
-from ldpsql.estimators import Floats, simplex_projection
+from ldpsql.estimators import Floats
 from ldpsql.functions import aligned, registry
 from ldpsql.questions import GroupedCounts
 from ldpsql.testing import DenseOperator, check_estimator, estimate_counts, operator_of
@@ -135,30 +135,6 @@ def test_a_stop_that_means_nothing_is_refused(stop: str) -> None:
 
 
 # --- inversion ---
-
-
-def test_inversion_gives_the_shares_back_exactly() -> None:
-    for inputs, outputs in ((4, 4), (3, 6)):
-        table = 0.7 * np.eye(inputs, outputs) + 0.3 * RNG.dirichlet(np.ones(outputs), inputs)  # never close to singular
-        theta = RNG.dirichlet(np.ones(len(table)), 3)
-        for name in ("inv", "inv_n", "inv_p"):
-            fit = registry().estimator(name).fit(Likelihood(DenseOperator(table), theta @ table * 1e6))
-            assert fit.theta == pytest.approx(theta, abs=1e-6)
-            assert set(fit.status) == {Status.INVERSION}
-
-
-def test_normalised_and_projected_inversions_are_distributions_and_the_projection_is_nearest() -> None:
-    op = operator_of(krr("0.1", 6))
-    likelihood = Likelihood(op, RNG.integers(1, 50, (100, 6)).astype(np.float64))
-    raw, clipped, projected = (registry().estimator(name).fit(likelihood).theta for name in ("inv", "inv_n", "inv_p"))
-    assert raw.sum(axis=1) == pytest.approx(np.ones(100))
-    assert (raw < 0).any()
-    for theta in (clipped, projected):
-        assert (theta >= 0).all()
-        assert theta.sum(axis=1) == pytest.approx(np.ones(100))
-    rivals = RNG.dirichlet(np.ones(6), (500, 1))
-    assert np.all(((raw - projected) ** 2).sum(axis=1) <= ((raw - rivals) ** 2).sum(axis=2).min(axis=0) + 1e-12)
-    assert simplex_projection(projected) == pytest.approx(projected)
 
 
 def test_a_channel_without_a_useful_inverse_is_refused() -> None:

@@ -142,17 +142,6 @@ def test_what_reports_do_not_identify_has_no_error(con: DuckDBPyConnection) -> N
     )
 
 
-def test_groups_and_counts_have_the_numbers_of_reports(con: DuckDBPyConnection) -> None:
-    con.execute("CREATE MACRO m() AS ldp.square_wave(2, 0, 10, bins := 64)")
-    con.execute("CREATE TABLE r AS SELECT i % 3 AS g, ldp.perturb(i % 10, m()) AS x FROM range(3000) t(i)")
-    call = "ldp.mean(x, m()), ldp.range_share(x, m(), 0, 4)"
-    for g in range(3):
-        alone = con.execute(f"SELECT {call} FROM r WHERE g = {g}").fetchone()
-        assert con.execute(f"SELECT {call} FROM r GROUP BY g HAVING g = {g}").fetchone() == alone
-        counted = "ldp.mean(c, m()), ldp.range_share(c, m(), 0, 4)"
-        assert con.execute(f"SELECT {counted} FROM (SELECT ldp.counts(x) AS c FROM r WHERE g = {g})").fetchone() == alone
-
-
 def variances(spec: str) -> np.ndarray:
     """Return the variance of the unbiased mean of one report of each value."""
     made = mechanism(spec)

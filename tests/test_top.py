@@ -148,16 +148,6 @@ def test_a_share_that_stands_out_has_a_certain_rank() -> None:
     assert one["worst_rank"].tolist() == [1, 2, 3, SIZE]
 
 
-def test_python_and_sql_return_the_same_top(con: DuckDBPyConnection) -> None:
-    con.execute("CREATE TABLE r AS SELECT ldp.perturb(least(i % 7, 3), ldp.olh(2, range(5))) AS y FROM range(900) t(i)")
-    reports = con.sql("SELECT y FROM r").to_arrow_table().column("y")
-    table = ldpsql.estimate(reports, "olh(2, [0, 1, 2, 3, 4])").top(3)
-    query = "SELECT unnest(ldp.top(y, ldp.olh(2, range(5)), 3), recursive := true) FROM r"
-    rows = con.sql(query).to_arrow_table()
-    assert rows.column_names == table.column_names
-    assert rows.to_pylist() == table.to_pylist()
-
-
 @pytest.mark.parametrize(
     ("mechanism", "estimator"),
     [

@@ -59,7 +59,7 @@ def test_an_estimate_of_merged_counts_is_that_of_all_reports_to_the_last_bit(nam
     numbers = np.rint(1000 * (truth(len(reports(name).chances)) @ reports(name).probabilities)) + 1
     part = np.floor(numbers / 3)
     whole, parts = reports(name).counted(numbers), [reports(name).counted(one) for one in (numbers - part, part)]
-    for added in (merge(parts), parts[1] + parts[0]):
+    for added in (merge(parts), parts[1] + parts[0], Counts.from_arrow(merge(parts).to_arrow())):
         assert len(added.reports) == len(whole.reports)
         assert (ldpsql.estimate(added, mechanism(name)).estimate == ldpsql.estimate(whole, mechanism(name)).estimate).all()
 
