@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from ldpsql.ledger import Ledger
+    from ldpsql.sql.drawing import DrawingFunctions
 
 
 def sql(
@@ -33,20 +34,22 @@ def sql(
     if any(c.isspace() for c in database) and not Path(database).exists():
         raise InvalidParameter("there is no DuckDB file of this name", 'put SQL after -c: ldpsql sql -c "SELECT 1"')
     from ldpsql.ledger.configured import configured_key, configured_ledger
+    from ldpsql.sql import surface
 
     ledger = configured_ledger()
     with ldpsql.connect(database, ledger=ledger, key=configured_key()) as con:
         con.execute(COUNTED)
+        drawing = surface.drawing("ldp")
         if command:
             for text in command:
-                run(con, text, form)
+                run(con, text, form, drawing)
         elif sys.stdin.isatty():
-            prompt(con, form, ledger)
+            prompt(con, form, ledger, drawing)
         else:
-            run(con, sys.stdin.read(), form)
+            run(con, sys.stdin.read(), form, drawing)
 
 
-def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
+def run(con: DuckDBPyConnection, text: str, form: Format, drawing: DrawingFunctions) -> None:
     """Run every statement of a text once, and write the rows of the queries.
 
     Raises:
@@ -58,7 +61,7 @@ def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
     from ldpsql.cli.failures import StatementFailed, failure
 
     try:
-        _run(con, text, form)
+        _run(con, text, form, drawing)
     except duckdb.Error as error:
         refusal = StatementFailed(failure(error, text))
     else:
@@ -66,15 +69,13 @@ def run(con: DuckDBPyConnection, text: str, form: Format) -> None:
     raise refusal
 
 
-def _run(con: DuckDBPyConnection, text: str, form: Format) -> None:
+def _run(con: DuckDBPyConnection, text: str, form: Format, drawing: DrawingFunctions) -> None:
     from duckdb import ExpectedResultType
 
     from ldpsql.bulk.releases import recorded_by
     from ldpsql.engine.interrupting import interruptible
-    from ldpsql.sql.drawing import DrawingFunctions
 
-    drawing = DrawingFunctions()
-    drawing.read(con)
+    drawing.read(con, ours_known=True)
     for statement in con.extract_statements(text):
         drawing.define_all(statement.query)
         with interruptible(con), recorded_by(con, statement.query, drawing):
@@ -90,7 +91,7 @@ def _run(con: DuckDBPyConnection, text: str, form: Format) -> None:
                 write_rows(rows_of(result), form)
 
 
-def prompt(con: DuckDBPyConnection, form: Format, ledger: Ledger | None) -> None:
+def prompt(con: DuckDBPyConnection, form: Format, ledger: Ledger | None, drawing: DrawingFunctions) -> None:
     """Read statements, each ending in a semicolon, until .quit or the end of input."""
     import contextlib
 
@@ -115,7 +116,7 @@ def prompt(con: DuckDBPyConnection, form: Format, ledger: Ledger | None) -> None
         pending += line + "\n"
         if line.rstrip().endswith(";"):
             try:
-                run(con, pending, form)
+                run(con, pending, form, drawing)
             except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the prompt goes on
                 failed = failure(error, pending)
                 typer.echo(f"error{f'[{failed.code}]' if failed.code else ''}: {failed.message}", err=True)

@@ -89,6 +89,12 @@ def put(cursor: DuckDBPyConnection, catalog: str, macros: Set[tuple[str, str]], 
     return DrawingFunctions.of_registry()
 
 
+def drawing(catalog: str) -> DrawingFunctions:
+    """Return which functions of a catalog of this name draw, as the file says that an earlier process made."""
+    made = _saved(state(catalog))
+    return DrawingFunctions.of_registry() if made is None else DrawingFunctions(made.drawing, made.running)
+
+
 def registered() -> Registry | None:
     """Return the registry; None if this process has not loaded it and the settings add nothing to what comes with ldpsql."""
     chosen, module = settings.of_process(), sys.modules.get(_REGISTRY)
