@@ -203,18 +203,6 @@ def test_attaching_again_renews_macros_and_keeps_the_users() -> None:
         assert con.execute("SELECT count(*) > 10 FROM ldp.mechanisms()").fetchall() == [(True,)]
 
 
-def test_to_connect_needs_no_package_but_duckdb_and_numpy(folder: Path, made: Path) -> None:
-    shutil.copytree(made, folder)
-    slow = ["pyarrow", "polars", "pandas", "sqlglot", "typer", "pydantic", "scipy", "rich"]
-    process = fresh(f"""
-import sys, ldpsql
-con = ldpsql.connect()
-print([module for module in {slow} if module in sys.modules])
-print(con.execute({DRAWN!r}).fetchall())
-""")
-    assert process.stdout.startswith("[]\n[("), process.stderr
-
-
 @pytest.mark.slow
 def test_several_processes_make_the_files_at_the_same_time(folder: Path) -> None:
     program = f"import ldpsql; assert ldpsql.connect().execute({DRAWN!r}).fetchall()"
@@ -224,11 +212,15 @@ def test_several_processes_make_the_files_at_the_same_time(folder: Path) -> None
     assert not list(folder.glob("making-*"))
 
 
-def test_a_fork_and_threads_call_functions_that_are_not_imported_yet(folder: Path, made: Path) -> None:
+def test_to_connect_loads_no_package_but_duckdb_and_numpy_and_a_fork_and_threads_call_what_loads_others(
+    folder: Path, made: Path
+) -> None:
     shutil.copytree(made, folder)
+    slow = ["pyarrow", "polars", "pandas", "sqlglot", "typer", "pydantic", "scipy", "rich"]
     program = f"""
-import os, threading, ldpsql
+import os, sys, threading, ldpsql
 con = ldpsql.connect()
+assert not [module for module in {slow} if module in sys.modules]
 if not (child := os.fork()):
     os._exit(len(con.execute({DRAWN!r}).fetchall()) - 1)
 assert os.waitpid(child, 0)[1] == 0

@@ -308,9 +308,8 @@ def shape(size: int) -> NDArray[np.float64]:
     return np.asarray(weight / weight.sum())
 
 
-@pytest.mark.parametrize("epsilon", ["0.5", "2", "4"])
-def test_errors_of_ranges_means_and_shares_are_those_of_repeated_reports(epsilon: str) -> None:
-    made, groups = mechanism(f"hierarchy({epsilon}, 0, 99, step=1)"), 400
+def test_errors_of_ranges_means_and_shares_are_those_of_repeated_reports() -> None:
+    made, groups = mechanism("hierarchy(2, 0, 99, step=1)"), 400
     theta = shape(100)
     of = estimates(made, theta, 20_000, groups)
     ranges = RangeShares((RangeShare(0, 9), RangeShare(10, 41), RangeShare(17, 17), RangeShare(33, 99)))
@@ -418,16 +417,6 @@ def test_several_quantiles_and_ranges_are_those_one_by_one_and_group_by_group(si
     several = RangeShares(ranges).measure(of)
     for place, single in enumerate(ranges):
         assert np.allclose(several.at(place).estimate, single.measure(of).estimate)
-
-
-def test_all_estimators_agree_with_many_reports_whatever_the_default_intervals() -> None:
-    made, theta = mechanism("hierarchy(2, 0, 31, step=1)"), shape(32)
-    for name in ("ibu", "inv", "inv_p", "ems", "best", "pool"):
-        of = estimates(made, theta, 400_000, 1, name)
-        assert np.abs(of.fit.theta[0] - theta).max() < 0.02, name
-        share = RangeShare(4, 11).measure(of)
-        assert share.low[0] <= theta[4:12].sum() + 0.01
-        assert share.high[0] >= theta[4:12].sum() - 0.01
 
 
 def test_a_level_without_reports_gives_shares_without_certainty() -> None:

@@ -41,6 +41,7 @@ def test_the_wheel_holds_only_ldpsql_with_plugins_sql_and_data(built: Path) -> N
         assert f"ldpsql/{needed}" in names
 
 
+@pytest.mark.slow
 def test_the_source_archive_holds_what_the_package_is_built_from(built: Path) -> None:
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
@@ -81,9 +82,8 @@ def test_the_directory_of_plugins_has_the_digest_of_each_wheel(built: Path, monk
     assert len(re.findall(r"\| yes: .* \| conforms \|", directory)) == len(SMALL) + 1
 
 
-def test_the_bill_of_materials_holds_what_an_installation_needs_and_no_tool(built: Path) -> None:
-    (wheel,) = built.glob("*.whl")
-    bill = release.sbom({wheel.name: "0" * 64})
+def test_the_bill_of_materials_holds_what_an_installation_needs_and_no_tool() -> None:
+    bill = release.sbom({"ldpsql-1.0-py3-none-any.whl": "0" * 64})
     names = {component["name"] for component in bill["components"]}
     direct = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     assert {canonicalize_name(Requirement(text).name) for text in direct} | {"pydantic-core"} <= names

@@ -317,14 +317,6 @@ def test_folds_share_out_every_report_once_and_do_not_depend_on_the_order() -> N
     assert again.counts[:, ::-1] == pytest.approx(held_out.counts)
 
 
-def test_the_same_counts_give_the_same_estimate() -> None:
-    op = krr(1.0, 20)
-    counts = drawn(op, RNG.dirichlet(np.ones(20)), 2000)
-    for name in ("best", "corrected_em", "ibu(stop='held_out')"):
-        one, other = (fitted(name, Likelihood(op, counts, named=np.arange(20))) for _ in range(2))
-        assert (one == other).all()
-
-
 def test_simulated_reports_follow_the_distribution_they_are_simulated_from() -> None:
     op, theta = krr(1.0, 4), np.array([[0.7, 0.1, 0.1, 0.1]])
     one = Likelihood(op, np.full((1, 4), 1e6))
