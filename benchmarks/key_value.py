@@ -24,7 +24,7 @@ from ldpsql.functions import registry
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Operator, observed, packed
 from ldpsql.mechanisms.key_value import KeyValueMechanism
-from ldpsql.pairs.estimation import Shown, estimate_key_value, shown
+from ldpsql.pairs import Shown, estimate_key_value, shown
 from ldpsql.testing import operator_of
 
 RATINGS = "ecommerce_clothing_key_rating.parquet"

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from ldpsql.bulk.frames import (
         compare_estimators,
         estimate,
-        heavy_hitters,
-        key_value,
         rappor_shares,
         read,
         recommend,
     )
     from ldpsql.bulk.many_groups import estimate_groups
+    from ldpsql.bulk.pairs import key_value
     from ldpsql.bulk.phases import TwoPhases, two_phases
     from ldpsql.bulk.releases import release
     from ldpsql.bulk.run import perturb, perturb_batches, perturb_copy, perturb_once, perturb_table
+    from ldpsql.bulk.strings import heavy_hitters
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
     from ldpsql.domains.domain import Domain, DomainField
     from ldpsql.engine.interrupting import interrupt, interruptible
@@ -61,6 +61,8 @@ _HOMES = {
     "bulk.charging": ["Charge"],
     "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
     "bulk.many_groups": ["estimate_groups"],
+    "bulk.pairs": ["key_value"],
+    "bulk.strings": ["heavy_hitters"],
     "bulk.phases": ["TwoPhases", "two_phases"],
     "bulk.releases": ["release"],
     "bulk.run": ["perturb", "perturb_batches", "perturb_copy", "perturb_once", "perturb_table"],
@@ -79,8 +81,6 @@ _HOMES = {
     "bulk.frames": [
         "compare_estimators",
         "estimate",
-        "heavy_hitters",
-        "key_value",
         "rappor_shares",
         "read",
         "recommend",

@@ -123,10 +123,8 @@ from ldpsql.names import SHARES
 from ldpsql.outcomes import corrected
 from ldpsql.outcomes.moments import people as people_of_rows
 from ldpsql.outcomes.moments import sums_sql
-from ldpsql.pairs.estimation import ROW, SetDiagnosis, estimate_densities, estimate_key_value
 from ldpsql.places import pattern_of
 from ldpsql.privacy.claims import Line
-from ldpsql.privic import Summary, full_prior, step
 from ldpsql.quoting import fields_of, quoted, text_literal
 from ldpsql.registry.agreement import check_typed, read_source, recorded_in_type, records_in, values_type_of
 from ldpsql.registry.documents import document_text
@@ -151,7 +149,6 @@ from ldpsql.reports import octets, type_of
 from ldpsql.sql.lint import Finding
 from ldpsql.sql.project import Object, lint_objects
 from ldpsql.sql.recorded import of_rows as recorded_tables
-from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, heavy_hitters
 
 __all__ = [
     "API_VERSION",
@@ -163,7 +160,6 @@ __all__ = [
     "GUARDS",
     "MECHANISMS",
     "OF_PLACES",
-    "ROW",
     "SHARES",
     "SOURCES",
     "STATEMENTS",
@@ -177,8 +173,6 @@ __all__ = [
     "Drawn",
     "Finding",
     "Handles",
-    "HeavyHitter",
-    "HeavyHitters",
     "InvalidSpec",
     "KeyUnusable",
     "Line",
@@ -197,14 +191,12 @@ __all__ = [
     "Registry",
     "Repeated",
     "Scalar",
-    "SetDiagnosis",
     "Settings",
     "Shuffled",
     "SomeColumns",
     "Spec",
     "Staged",
     "Statements",
-    "Summary",
     "Takes",
     "TextLists",
     "Texts",
@@ -248,16 +240,12 @@ __all__ = [
     "drawn_cells",
     "drawn_kind",
     "draws_handles",
-    "estimate_densities",
-    "estimate_key_value",
     "estimated",
     "estimator_of_shares",
     "family",
     "fields_of",
     "fingerprint",
-    "full_prior",
     "guarded",
-    "heavy_hitters",
     "hookimpl",
     "id_bytes",
     "in_order",
@@ -315,7 +303,6 @@ __all__ = [
     "sql_literal",
     "sql_type",
     "statement_of",
-    "step",
     "struct_fields",
     "struct_sql",
     "struct_text",

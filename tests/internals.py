@@ -17,7 +17,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 _ROOMS = (
-    *("dbt", "errors", "estimators", "functions", "ledger", "mechanisms", "polars", "privic", "questions", "spark", "testing"),
+    *(
+        "dbt",
+        "errors",
+        "estimators",
+        "functions",
+        "ledger",
+        "mechanisms",
+        "pairs",
+        "polars",
+        "privic",
+        "questions",
+        "spark",
+        "strings",
+        "testing",
+    ),
 )
 PUBLIC = frozenset({"ldpsql", *(f"ldpsql.{room}" for room in _ROOMS)})
 MOST = 0.1  # of the tests: it only falls

@@ -23,6 +23,7 @@ from ldpsql.estimates.planning import compare, over_declared_values
 from ldpsql.estimates.rectangles import region_of
 from ldpsql.functions import registry
 from ldpsql.pages import demo
+from ldpsql.pages import key_value as pairs
 from ldpsql.pages import page as pages
 from ldpsql.pages.plan import plan_page
 from tests import clients
@@ -67,7 +68,7 @@ def key_values(folder: Path) -> str:
     mechanism = registry().mechanism({**made, "low": -1e6, "high": 1e6})
     sets = [[{"key": key, "value": 12345.6} for key in (LONG, f"key {i % 39}")] for i in range(3000)]
     estimates = {title: ldpsql.key_value(ldpsql.perturb(sets, mechanism), mechanism) for title in (LONG, "another")}
-    pages.write_key_values(folder / "page.html", estimates, "SELECT " + "1 + " * 200 + "1")
+    pairs.write_key_values(folder / "page.html", estimates, "SELECT " + "1 + " * 200 + "1")
     return (folder / "page.html").read_text(encoding="utf-8")
 
 

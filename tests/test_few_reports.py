@@ -9,7 +9,8 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import partial_supports
-from ldpsql.functions import ROW, registry
+from ldpsql.functions import registry
+from ldpsql.pairs import ROW
 from ldpsql.questions import Mean, RangeShare, Variance
 from ldpsql.testing import estimate_counts
 

@@ -31,7 +31,7 @@ from ldpsql.errors import (
 )
 from ldpsql.functions import audit, registry
 from ldpsql.mechanisms import TOTAL, UTF8, Prefixes, PureLdp, Strings, exp_below
-from ldpsql.strings.hitters import Transform, by_level, supporters
+from ldpsql.strings import Transform, by_level, supporters
 from ldpsql.testing import certificate, check_mechanism
 from tests import seeds
 from tests.commands import rows, run

@@ -33,11 +33,11 @@ from ldpsql.errors import (
     WrongType,
 )
 from ldpsql.estimators import Floats
-from ldpsql.functions import ROW, Mixed, Perturbed, Repeated, estimate_key_value, registry
+from ldpsql.functions import Mixed, Perturbed, Repeated, registry
 from ldpsql.inference.operators import observed, packed
 from ldpsql.mechanisms import TOTAL, BinBits, KeepOrWindow, SignedBits
 from ldpsql.mechanisms.audit import empirical
-from ldpsql.pairs.estimation import lost_if_geometric
+from ldpsql.pairs import ROW, estimate_key_value, lost_if_geometric
 from ldpsql.questions import check_ordered
 from ldpsql.testing import certificate, operator_of
 from tests import seeds

@@ -18,10 +18,11 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql.errors import InvalidParameter
-from ldpsql.functions import ROW, Region, registry
+from ldpsql.functions import Region, registry
 from ldpsql.pages import page as pages
 from ldpsql.pages.document import interval, tag
 from ldpsql.pages.plots import Axis, shares
+from ldpsql.pairs import ROW
 from tests.commands import app, printed
 
 HOSTILE = "</script><script>alert(1)</script>"

@@ -16,6 +16,7 @@ from tests import internals
 
 ROOT = Path(__file__).parents[1]
 NAMESPACES = {"ldpsql.mechanisms", "ldpsql.estimators", "ldpsql.questions", "ldpsql.functions"}
+OUTER = {"ldpsql.pairs", "ldpsql.strings", "ldpsql.privic"}  # rooms whose plugins leave with them, see test_outer_rooms.py
 PLUGINS = sorted(file for folder in ("plugins", "udfs") for file in (ROOT / folder).rglob("*.py"))
 
 
@@ -28,7 +29,7 @@ def imports(file: Path) -> set[str]:
 def test_built_in_plugins_import_only_the_public_namespaces() -> None:
     for file in PLUGINS:
         ours = {module for module in imports(file) if module.split(".")[0] in ("ldpsql", "plugins", "udfs")}
-        assert ours <= NAMESPACES, (file, ours - NAMESPACES)
+        assert ours <= NAMESPACES | OUTER, (file, ours - NAMESPACES)
 
 
 def test_the_example_plugin_imports_all_public_namespaces_and_nothing_else_of_ldpsql() -> None:

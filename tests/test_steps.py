@@ -15,8 +15,9 @@ from scipy.stats import norm
 import ldpsql
 from ldpsql import KeyValueMechanism, Mechanism
 from ldpsql.errors import InvalidParameter, OutsideDomain
-from ldpsql.functions import MECHANISMS, ROW, registry
+from ldpsql.functions import MECHANISMS, registry
 from ldpsql.mechanisms import certify_values
+from ldpsql.pairs import ROW
 from ldpsql.questions import Estimates, Mean, Quantile, RangeShare, Variance
 from ldpsql.testing import estimate_counts, operator_of
 from tests import seeds

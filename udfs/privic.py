@@ -15,22 +15,20 @@ from ldpsql.functions import (
     Macros,
     Scalar,
     Settings,
-    Summary,
     Texts,
     WholeLists,
     Wholes,
     aligned,
     check_counts,
-    full_prior,
     guarded,
     hookimpl,
     one_thread,
     plain,
-    step,
     struct_fields,
     struct_type,
 )
 from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, certify
+from ldpsql.privic import Summary, full_prior, step
 from ldpsql.questions import GroupedCounts
 
 _STEP_TYPE = f'STRUCT(theta DOUBLE[], {struct_fields(Summary)}, "certificate" {struct_type(AnalyticAudit)})'

@@ -5,6 +5,8 @@ What users call:
     releases        `release`: reports that SQL draws
     frames          `estimate` and its relatives in Python, comparisons, regressions, and reports of other libraries
     counts          `partial_counts`, `merge`
+    pairs           `key_value`
+    strings         `heavy_hitters`
     many_groups     `estimate_groups`
 A run, from top to bottom:
     sources         files, tables, frames and streams, cut into parts

@@ -33,7 +33,7 @@ from ldpsql.domains.columns import (
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import arrow_fields, struct_text
 from ldpsql.engine.threads import one_thread
-from ldpsql.errors import InvalidParameter, NoReports
+from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.errors.wording import of_sql
 from ldpsql.estimates.bootstrap import RUNS, Metric, MetricName, SimulatedError, Simulation, simulated_errors
@@ -46,22 +46,18 @@ from ldpsql.estimates.recommending import Asked, Candidate, Estimators, PlanQues
 from ldpsql.estimates.shown import Rows
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, column_likelihood, counted_likelihood
-from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.mixed import Mixed, of_lists
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.foreign import Format, read_foreign
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.mechanisms.spec import sql_literal
-from ldpsql.names import EMS, IBU, INV, SHARES
-from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value
+from ldpsql.names import EMS, IBU, SHARES
 from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.agreement import Fingerprints, check_agreement, of_type, recorded
 from ldpsql.registry.registry import registry
 from ldpsql.sql.attach import kept
-from ldpsql.strings.hitters import HeavyHitter, HeavyHitters, strings_of
-from ldpsql.strings.hitters import heavy_hitters as search_groups
 
 Drew: TypeAlias = Mechanism | str | Mapping[Any, Mechanism | str] | None
 Source: TypeAlias = Mechanism | Mixed | str | None  # what drew reports, or None if they record it
@@ -387,7 +383,7 @@ def _of_reports(
     drawn_by = of_lists(_drawn_by(reports, mechanism), kind)
     if isinstance(drawn_by, KeyValueMechanism):
         raise InvalidParameter("these are reports of sets of pairs", "use ldpsql.key_value")
-    estimates = estimate_likelihood(drawn_by, _likelihood(reports, drawn_by), registry().estimator(estimator or IBU))
+    estimates = estimate_likelihood(drawn_by, likelihood_of(reports, drawn_by), registry().estimator(estimator or IBU))
     if estimator is None and estimator_of_top(drawn_by) == SHRUNK:
         estimates = replace(estimates, for_top=registry().estimator(SHRUNK))
     return replace(estimates, recorded=recorded or bool(_fingerprints(reports)))[0]
@@ -396,7 +392,7 @@ def _of_reports(
 def _drawn_by(reports: Column | Counts, mechanism: Source) -> Mechanism | Mixed:
     """Return what drew reports, which what they record must not contradict."""
     if not isinstance(mechanism, Mixed):
-        return _mechanism(reports, mechanism)
+        return mechanism_of(reports, mechanism)
     kind = pa.null() if isinstance(reports, Counts) else type_of_column(reports)
     fields = {field.name: field.type for field in kind} if pa.types.is_struct(kind) else {}
     for one in mechanism.mechanisms:
@@ -413,7 +409,7 @@ def _fingerprints(reports: Column | Counts) -> Fingerprints:
     return reports.fingerprints if isinstance(reports, Counts) else of_type(type_of_column(reports))
 
 
-def _mechanism(reports: Column | Counts, mechanism: Mechanism | str | None) -> Mechanism:
+def mechanism_of(reports: Column | Counts, mechanism: Mechanism | str | None) -> Mechanism:
     """Return the mechanism that is passed, or that counts or the type of a column record.
 
     Raises:
@@ -428,55 +424,8 @@ def _mechanism(reports: Column | Counts, mechanism: Mechanism | str | None) -> M
     return drawn_by
 
 
-@withheld
-@one_thread
-def key_value(
-    reports: Column | Counts, mechanism: Mechanism | str | None = None, estimator: Estimator | str = INV
-) -> KeyValueEstimate:
-    """Estimate the frequency and the mean of every key from a column of reports of sets of pairs; NULL reports are left out.
-
-    Raises:
-        ImpossibleReport, NotReports, NoReports: if the column cannot hold reports of the mechanism.
-
-    """
-    drawn_by = _mechanism(reports, mechanism)
-    return estimate_key_value(drawn_by, _likelihood(reports, drawn_by), registry().estimator(estimator))[0]
-
-
-@withheld
-@one_thread
-def heavy_hitters(reports: Column | Counts, mechanism: Mechanism | str, top: int = 20, **options: Any) -> pl.DataFrame:
-    """Find the most frequent strings behind a column of reports, without a list of strings; NULL reports are left out.
-
-    Args:
-        reports: reports of a mechanism over strings that are not listed, such as ``pem``, or `Counts` of them.
-        mechanism: the mechanism that drew them.
-        top: most strings to return.
-        **options: ``confidence``, ``certain``, ``kept`` and ``deadline``, as of ``ldp.heavy_hitters`` in SQL.
-
-    Returns:
-        A row for each string, the most frequent first: ``value``, ``estimate``, ``std_error``, the interval from ``low`` to
-        ``high``, ``level`` and ``reports``. All intervals hold together with probability ``confidence``.
-
-    Raises:
-        ImpossibleReport, NoReports: if the column cannot hold reports of the mechanism, or holds none.
-        OutOfTime: if ``deadline`` seconds pass.
-
-    """
-    drawn_by = _mechanism(reports, mechanism)
-    if isinstance(reports, Counts):
-        counted = reports.one_group()
-    else:
-        column = column_of(reports).drop_null()
-        counted = GroupedCounts.of(column, pa.repeat(pa.scalar(1, pa.uint64()), len(column)))
-    strings_of(drawn_by)
-    if not len(counted.reports):
-        raise NoReports()
-    _, hitters = next(search_groups(drawn_by, counted, HeavyHitters(top=top, **options)))
-    return pl.DataFrame([asdict(hitter) for hitter in hitters], schema=pl.Schema(pa.schema(arrow_fields(HeavyHitter))))
-
-
-def _likelihood(reports: Column | Counts, mechanism: Mechanism | ReportSource) -> Likelihood:
+def likelihood_of(reports: Column | Counts, mechanism: Mechanism | ReportSource) -> Likelihood:
+    """Return the likelihood of reports of one group."""
     if isinstance(reports, Counts):
         return counted_likelihood(reports.one_group(), mechanism)
     return column_likelihood(column_of(reports), mechanism)

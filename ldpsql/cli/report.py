@@ -62,16 +62,17 @@ def report(
 
     Example: ldpsql report reports.parquet city --by region --output report.html
     """
+    from ldpsql.estimates.fitting import estimator_of_shares
     from ldpsql.mechanisms.key_value import KeyValueMechanism
+    from ldpsql.names import INV
     from ldpsql.pages import page as pages
-    from ldpsql.pairs.estimation import default_estimator
     from ldpsql.registry.registry import registry
 
     pages.check(output)
     reported = column_of(named, column)
     with opened(database) as con:
         made = drawn_by(con, source, [reported], mechanism)
-        method = registry().estimator(estimator or default_estimator(made))
+        method = registry().estimator(estimator or (INV if isinstance(made, KeyValueMechanism) else estimator_of_shares(made)))
         reports = _Source(con, source, reported, by or [], method)
         if isinstance(made, KeyValueMechanism):
             _refuse_unfit(truth, bounds)
@@ -130,7 +131,7 @@ def _write_values(reports: _Source, mechanism: Mechanism, output: Path, truth: s
 def _write_keys(reports: _Source, mechanism: KeyValueMechanism, output: Path) -> None:
     """Write the page of key-value reports."""
     from ldpsql.bulk.queries import answers
-    from ldpsql.pages import page as pages
+    from ldpsql.pages import key_value as pages
     from ldpsql.registry.registry import registry
 
     with compared(reports.con, reports.source, reports.column, mechanism):

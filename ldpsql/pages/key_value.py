@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
+from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 
+from ldpsql.estimators.base import Estimator
+from ldpsql.inference.counting import likelihoods
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
@@ -29,9 +33,10 @@ from ldpsql.pages.document import (
     tag,
 )
 from ldpsql.pages.groups import agree, agreement, how_much, marked
+from ldpsql.pages.page import MAX_BARS, check, save, titled
 from ldpsql.pages.report import MOST_ROWS, first_facts, fit_of
 from ldpsql.pages.tables import Cell, Column, Row, bar_column, share_axis, share_cells, table
-from ldpsql.pairs.estimation import ROW, KeyValueEstimate, SetDiagnosis
+from ldpsql.pairs import ROW, KeyValueEstimate, SetDiagnosis, estimate_key_value
 
 KEY = "Bars are the shares of users who have the key, the line on each its interval. The mean is that of their values."
 
@@ -203,3 +208,41 @@ def _mean_cells(group: PairGroup, row: Mapping[str, float]) -> list[Cell | Marku
         Cell(_mean(group, row), (row["mean"], row["mean_error"])),
         Cell(ends, (row["mean_low"], row["mean_high"]), wraps=True),
     ]
+
+
+def key_values(counted: pa.Table, mechanism: KeyValueMechanism, estimator: Estimator) -> dict[str, KeyValueEstimate]:
+    """Estimate frequency and mean of every key in every group of a table like that of `estimates`; return them by title.
+
+    Raises:
+        NoReports: if the table is empty.
+        InvalidParameter: for more groups than a page can show.
+
+    """
+    titles, counts = titled(counted)
+    parts = ((groups, estimate_key_value(mechanism, some, estimator)) for groups, some in likelihoods(mechanism, counts))
+    return {titles[row]: part[place] for groups, part in parts for place, row in enumerate(groups)}
+
+
+def write_key_values(path: Path, estimates: Mapping[str, KeyValueEstimate], sql: str = "") -> None:
+    """Write a page (.html) of estimates of keys by title, or the pictures of their frequencies alone (.svg, .png).
+
+    Raises:
+        InvalidParameter: for another ending.
+
+    """
+    check(path)
+    if path.suffix == ".html":
+        path.write_text(key_value_page(estimates, sql), encoding="utf-8")
+        return
+    from ldpsql.pages import figures  # noqa: PLC0415  # an extra
+
+    charts = {title: figures.estimate_chart(_frequencies(one)) for title, one in estimates.items()}
+    save(path, figures.stacked(charts))
+
+
+def _frequencies(one: KeyValueEstimate) -> pl.DataFrame:
+    """Return the `MAX_BARS` most frequent keys of an estimate."""
+    rows = pl.DataFrame(one.to_arrow()).select(
+        pl.col("key").cast(pl.String).alias("value"), "low", "high", estimate="frequency"
+    )
+    return rows.sort("estimate", descending=True, maintain_order=True).head(MAX_BARS)

@@ -16,17 +16,13 @@ from numpy.typing import NDArray
 from ldpsql.errors import InvalidParameter, NoReports, UsageError
 from ldpsql.estimates.estimate import Estimate, estimated
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counting import likelihoods
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism, certify_values
-from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.mechanisms.region import Region
-from ldpsql.pages.key_value import key_value_page
 from ldpsql.pages.maps import Places
 from ldpsql.pages.numbers import ordered
 from ldpsql.pages.report import report_page
-from ldpsql.pairs.estimation import KeyValueEstimate, estimate_key_value
 
 if TYPE_CHECKING:
     from ldpsql.pages.figures import AnyChart
@@ -64,25 +60,12 @@ def estimates(counted: pa.Table, mechanism: Mechanism, estimator: Estimator, *, 
         InvalidParameter: if there are more groups than a page can show, or the reports are of sets of pairs.
 
     """
-    titles, counts = _counts(counted)
+    titles, counts = titled(counted)
     parts = ((groups, replace(some, recorded=recorded)) for groups, some in estimated(mechanism, counts, estimator))
     return {titles[row]: part[place] for groups, part in parts for place, row in enumerate(groups)}
 
 
-def key_values(counted: pa.Table, mechanism: KeyValueMechanism, estimator: Estimator) -> dict[str, KeyValueEstimate]:
-    """Estimate frequency and mean of every key in every group of a table like that of `estimates`; return them by title.
-
-    Raises:
-        NoReports: if the table is empty.
-        InvalidParameter: for more groups than a page can show.
-
-    """
-    titles, counts = _counts(counted)
-    parts = ((groups, estimate_key_value(mechanism, some, estimator)) for groups, some in likelihoods(mechanism, counts))
-    return {titles[row]: part[place] for groups, part in parts for place, row in enumerate(groups)}
-
-
-def _counts(counted: pa.Table) -> tuple[list[str], GroupedCounts]:
+def titled(counted: pa.Table) -> tuple[list[str], GroupedCounts]:
     """Return the titles of the groups of a table, and the counts of its reports.
 
     Raises:
@@ -149,23 +132,6 @@ def write(
     save(path, figures.stacked({name: chart(one, truth.get(name)) for name, one in by_title.items()}))
 
 
-def write_key_values(path: Path, estimates: Mapping[str, KeyValueEstimate], sql: str = "") -> None:
-    """Write a page (.html) of estimates of keys by title, or the pictures of their frequencies alone (.svg, .png).
-
-    Raises:
-        InvalidParameter: for another ending.
-
-    """
-    check(path)
-    if path.suffix == ".html":
-        path.write_text(key_value_page(estimates, sql), encoding="utf-8")
-        return
-    from ldpsql.pages import figures  # noqa: PLC0415  # an extra
-
-    charts = {title: figures.estimate_chart(_frequencies(one)) for title, one in estimates.items()}
-    save(path, figures.stacked(charts))
-
-
 def save(path: Path, chart: object) -> None:
     """Write one chart as .svg or .png, or alone on a page."""
     check(path)
@@ -193,14 +159,6 @@ def _mechanism_of(one: Estimate) -> CertifiedValues:
             "estimate mixed reports in SQL: ldp.ibu({level: level, report: report}, mechanisms)",
         )
     return one.of.source
-
-
-def _frequencies(one: KeyValueEstimate) -> pl.DataFrame:
-    """Return the `MAX_BARS` most frequent keys of an estimate."""
-    rows = pl.DataFrame(one.to_arrow()).select(
-        pl.col("key").cast(pl.String).alias("value"), "low", "high", estimate="frequency"
-    )
-    return rows.sort("estimate", descending=True, maintain_order=True).head(MAX_BARS)
 
 
 def _rows(one: Estimate, truth: Floats | None) -> pl.DataFrame:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ldpsql.bulk.frames import heavy_hitters, key_value
+import ldpsql
 from ldpsql.channels import (
     TOTAL,
     AnyChannel,
@@ -259,7 +259,7 @@ def _(certified: CertifiedPairs) -> None:
             assert len(drawn) == len(people), "SQL did not draw one report for each set"
             assert not drawn.null_count, "SQL drew NULL"
             rows = con.execute("SELECT unnest(ldp.key_value(r, getvariable('m')), recursive := true) FROM reports").fetchall()
-            expected = key_value(drawn, mechanism).to_arrow()
+            expected = ldpsql.key_value(drawn, mechanism).to_arrow()
             assert [row[0] for row in rows] == keys.to_pylist(), "ldp.key_value does not return one row for each key"
             numbers = np.stack([column.to_numpy() for column in expected.columns[1:]], axis=1)
             computed = np.array([row[1:] for row in rows], dtype=np.float64)  # NULL becomes NaN
@@ -280,7 +280,7 @@ def _(certified: CertifiedStrings) -> None:
         assert not drawn.null_count, "SQL drew NULL"
         query = "SELECT unnest(ldp.heavy_hitters(r, getvariable('m'), certain := false), recursive := true) FROM reports"
         rows = con.execute(query).fetchall()
-    assert rows == heavy_hitters(drawn, mechanism, certain=False).rows(), "SQL and Python do not find the same"
+    assert rows == ldpsql.heavy_hitters(drawn, mechanism, certain=False).rows(), "SQL and Python do not find the same"
 
 
 @_check_sql.register

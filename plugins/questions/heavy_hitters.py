@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.functions import HeavyHitter, HeavyHitters, heavy_hitters
 from ldpsql.questions import (
     INV,
     NULL,
@@ -23,6 +22,7 @@ from ldpsql.questions import (
     hookimpl,
     python_value,
 )
+from ldpsql.strings import HeavyHitter, HeavyHitters, heavy_hitters
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ldpsql.functions import ROW, SetDiagnosis, check_single, estimate_densities, estimate_key_value, likelihoods
+from ldpsql.functions import check_single, likelihoods
 from ldpsql.mechanisms import KeyValueMechanism, Mechanism, certify
+from ldpsql.pairs import ROW, SetDiagnosis, estimate_densities, estimate_key_value
 from ldpsql.questions import (
     INV,
     Asked,
