@@ -85,5 +85,5 @@ def by_density(paper: Reproduction, mechanism: str, rows: pl.DataFrame, order: l
     paper.findings.append(Finding(f"fig. 5, fig. 9, {mechanism}: Wasserstein / EM", "not compared", text, "beyond the paper"))
 
 
-OWN_SMOOTHING = ("both stopped by the same rule; the authors' scripts smooth MR after every step, and their Wasserstein distance compares "
+OWN_SMOOTHING = ("both stopped by the same rule; the authors' scripts smooth MR after every step, as EMS does, whose distance is below, and their Wasserstein distance compares "
                  "the lists of shares as if they were samples, without their places")  # fmt: skip
