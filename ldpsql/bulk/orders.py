@@ -213,13 +213,15 @@ def scatter(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: IO[bytes
 def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Join batches up to a block."""
     waiting: list[pa.RecordBatch] = []
+    rows = size = 0
     for batch in batches:
-        rows = max(1, batch.num_rows * BLOCK_BYTES // max(batch.nbytes, BLOCK_BYTES))
-        for start in range(0, batch.num_rows, rows):
-            waiting.append(batch.slice(start, rows))
-            if sum(b.num_rows for b in waiting) >= BLOCK_ROWS or sum(b.nbytes for b in waiting) >= BLOCK_BYTES:
+        some = max(1, batch.num_rows * BLOCK_BYTES // max(batch.nbytes, BLOCK_BYTES))
+        for start in range(0, batch.num_rows, some):
+            waiting.append(batch.slice(start, some))
+            rows, size = rows + waiting[-1].num_rows, size + waiting[-1].nbytes
+            if rows >= BLOCK_ROWS or size >= BLOCK_BYTES:
                 yield pa.concat_batches(waiting)
-                waiting = []
+                waiting, rows, size = [], 0, 0
     if waiting:
         yield pa.concat_batches(waiting)
 
