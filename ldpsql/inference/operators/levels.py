@@ -155,6 +155,9 @@ class LevelsOperator(StackOperator):
         """Return itself: its levels are those of one mechanism."""
         return self
 
+    def pulled(self, c: Floats) -> None:  # not needed
+        """Return None: `functionals` are those of the consistent shares, which are not a mean of the inverses of levels."""
+
     def invert(self, shares: Floats) -> Floats:
         """Return the unbiased consistent shares, with weights that do not depend on the shares themselves."""
         return self._solved(shares)[1].copy()
