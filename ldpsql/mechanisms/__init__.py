@@ -2,7 +2,8 @@
 
 A plugin that offers mechanisms imports only from here; the names are stable within one `API_VERSION`. The modules of this
 room: `base` (the base class, and how the core certifies a mechanism), `certified` (what the core draws with), `spec` (validated
-parameters), `families` (whole numbers, intervals, grids, metric spaces), `key_value`, `region`, `audit`.
+parameters), `families` (whole numbers, intervals, grids, metric spaces), `interior` (the cheapest channels with
+metric privacy), `key_value`, `region`, `audit`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,16 @@ from ldpsql.mechanisms.families import (
     RangeMechanism,
     window,
 )
-from ldpsql.mechanisms.information import Entropies, RateDistortion, RepeatedError, entropies, rate_distortion, repeated_error
+from ldpsql.mechanisms.information import (
+    Entropies,
+    RateDistortion,
+    RepeatedError,
+    entropies,
+    mutual_information,
+    rate_distortion,
+    repeated_error,
+)
+from ldpsql.mechanisms.interior import check_values, least_information, least_loss
 from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism, piece_readings, pieces, rounding_readings, roundings
 from ldpsql.mechanisms.parts import Parts
 from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
@@ -85,15 +95,16 @@ __all__ = [
     "API_VERSION", "MARGIN", "MAX_VALUES", "MOST_VECTORS", "TOTAL", "UTF8", "ApproximateLdp", "BinBits", "BinReports",
     "CategoricalMechanism", "CellMechanism", "Certificate", "Channel", "Convolution", "Cost", "DenseChannel", "Distances",
     "Domain", "DomainField", "Entropies", "Epsilon", "EpsilonField", "Grid", "GridMechanism", "Hadamard", "HashReports",
-    "IndependentBits", "IntervalMechanism", "InvalidParameter", "JointMechanism", "KeepOrSpread", "KeepOrWindow", "KeyLaw",
-    "KeyValueMechanism", "Levels", "ListedHashReports", "Mechanism", "MetricLdp", "MetricMechanism", "NoClaim",
+    "IndependentBits", "IntervalMechanism", "InvalidParameter", "JointMechanism", "KeepOrSpread", "KeepOrWindow",
+    "KeyLaw", "KeyValueMechanism", "Levels", "ListedHashReports", "Mechanism", "MetricLdp", "MetricMechanism", "NoClaim",
     "NodeReports", "NotPrivate", "NumberField", "OrderedMechanism", "OrthogonalHash", "PairReports", "Parts",
-    "PlanarMechanism", "PointsField", "PrefixReports", "Prefixes", "PriorField", "PriorMechanism", "PrivateHash", "Product",
-    "PureLdp", "RangeMechanism", "RateDistortion", "RepeatedError", "RepeatedHash", "RowMechanism", "SetReports",
-    "ShareField", "SignMechanism", "SignReports", "SignedBits", "Strings", "Subsets", "SymbolReports", "UndrawnChannel",
-    "Whole", "WholeField", "Window", "after", "best_squares", "best_tree", "cells", "certify", "certify_values",
-    "clamped_plane", "coarse_above", "counts_of_levels", "counts_of_squares", "dimension", "entropies", "exp_below",
-    "floor_mixing", "from_doubles", "hash_symbols", "highest_log_ratios", "hookimpl", "is_prime", "log_ratio",
-    "node_reports", "over_one_denominator", "piece_readings", "pieces", "planar_channel", "prime_power", "rate_distortion",
-    "reduced", "repeated_error", "response_to", "rounding_readings", "roundings", "signs_in_blocks", "sql_cells", "window",
+    "PlanarMechanism", "PointsField", "PrefixReports", "Prefixes", "PriorField", "PriorMechanism", "PrivateHash",
+    "Product", "PureLdp", "RangeMechanism", "RateDistortion", "RepeatedError", "RepeatedHash", "RowMechanism",
+    "SetReports", "ShareField", "SignMechanism", "SignReports", "SignedBits", "Strings", "Subsets", "SymbolReports",
+    "UndrawnChannel", "Whole", "WholeField", "Window", "after", "best_squares", "best_tree", "cells", "certify",
+    "certify_values", "check_values", "clamped_plane", "coarse_above", "counts_of_levels", "counts_of_squares",
+    "dimension", "entropies", "exp_below", "floor_mixing", "from_doubles", "hash_symbols", "highest_log_ratios",
+    "hookimpl", "is_prime", "least_information", "least_loss", "log_ratio", "mutual_information", "node_reports",
+    "over_one_denominator", "piece_readings", "pieces", "planar_channel", "prime_power", "rate_distortion", "reduced",
+    "repeated_error", "response_to", "rounding_readings", "roundings", "signs_in_blocks", "sql_cells", "window",
 ]  # fmt: skip
