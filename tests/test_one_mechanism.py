@@ -122,3 +122,14 @@ def test_mechanisms_that_look_alike_are_read_apart(con: DuckDBPyConnection, one:
     handles = "SELECT __ldp_mechanism({}), __ldp_mechanism({}), __ldp_mechanism({})"
     first, second, again = con.execute(handles.format(one, other, one)).fetchall()[0]
     assert first == again != second
+
+
+@pytest.mark.parametrize("kind", ["VARCHAR", "DOUBLE", "BIGINT", "DECIMAL(5, 2)", "ENUM ('1', '2', '3')", "TIMESTAMPTZ"])
+def test_a_mechanism_of_a_row_is_never_that_of_the_row_before(con: DuckDBPyConnection, kind: str) -> None:
+    value = "TIMESTAMPTZ '2026-01-01' + to_days({})" if kind == "TIMESTAMPTZ" else f"('{{}}')::{kind}"
+    lists = [f"[{', '.join(map(value.format, given))}]" for given in ("12", "12", "13", "21", "123", "12", "123")]
+    described = "ldp.describe(ldp.krr(1, {})).fingerprint".format
+    alone = [con.execute(f"SELECT {described(one)}").fetchall()[0] for one in lists]
+    con.execute(f"CREATE TABLE lists AS SELECT unnest(range({len(lists)})) AS i, unnest([{', '.join(lists)}]) AS d")
+    assert con.execute(f"SELECT {described('d')} FROM lists ORDER BY i").fetchall() == alone
+    assert len(set(alone)) == 4

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
+from functools import lru_cache
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -90,6 +91,7 @@ MECHANISMS: Handles[Mechanism] = Handles()
 SOURCES: Handles[Mechanism | Mixed] = Handles()
 ASKED: Handles[Asked] = Handles()
 GRIDS: Handles[Region] = Handles()
+_LATEST: list[tuple[Registry, pa.StructScalar, int]] = []  # one, the latest that was read, without floats
 _NUMBERS: ByteCache[tuple[Registry, bytes], int] = ByteCache(1 << 24, lambda key, _: len(key[1]))
 
 
@@ -105,11 +107,25 @@ def numbers(column: pa.Array, number: Callable[[pa.Scalar], int]) -> list[int]:
 def mechanism_number(spec: pa.Scalar) -> int:
     """Return the handle of a mechanism; raises what `read_mechanism` raises.
 
-    A statement mentions its mechanism several times. A STRUCT is read once, unless it may contain names in the settings.
+    A statement mentions its mechanism several times. A STRUCT is read once, unless it may contain names in the settings. If a
+    subquery returns it, each vector has it again, so it is compared with the latest one first.
     """
     if not isinstance(spec, pa.StructScalar) or not spec.is_valid or _COLUMNS in spec.type.names:
         return MECHANISMS.number(read_mechanism(spec))
-    return _NUMBERS.remembered((registry(), _exact(spec)), lambda _: MECHANISMS.number(read_mechanism(spec)))
+    plugins = registry()
+    if _LATEST and _LATEST[0][0] is plugins and _LATEST[0][1].equals(spec):
+        return _LATEST[0][2]
+    number = _NUMBERS.remembered((plugins, _exact(spec)), lambda _: MECHANISMS.number(read_mechanism(spec)))
+    if not _has_floats(spec.type):
+        _LATEST[:] = [(plugins, spec, number)]
+    return number
+
+
+@lru_cache(maxsize=256)
+def _has_floats(kind: pa.DataType) -> bool:
+    """Return whether a type contains numbers of which two with different bits are equal: 0.0 and -0.0."""
+    inner = [kind.value_type] if pa.types.is_dictionary(kind) else [kind.field(i).type for i in range(kind.num_fields)]
+    return pa.types.is_floating(kind) or any(map(_has_floats, inner))
 
 
 def _exact(spec: pa.Scalar) -> bytes:
