@@ -163,8 +163,8 @@ MUTANTS = (
         "ldpsql/channels/native/counts.c",
         "slot->n + one->n};",
         "one->n};",
-        "the counts of one thread replace those of another",
-        "tests/test_door.py::test_hashed_reports_are_counted_in_c_as_by_histogram",
+        "the counts of one part replace those of another",
+        "tests/test_door.py::test_counts_of_hashed_reports_in_a_window_and_of_none_are_those_of_histogram",
     ),
     Mutant(
         "ldpsql/channels/native/order.c",
