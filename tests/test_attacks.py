@@ -199,24 +199,10 @@ def test_booleans_that_duckdb_hands_over_in_its_own_type_are_perturbed(con: Duck
 # --- raw values stay where they are ---
 
 
-RAW_SQL = [
-    "SELECT ldp.describe(city) FROM raw",
-    "SELECT ldp.describe({'mechanism': city, 'reports': [city]}) FROM raw",
-    "SELECT ldp.perturb(city, {'mechanism': 'krr', 'epsilon': city, 'reports': [city]}) FROM raw",
-    "SELECT ldp.diagnose(city, city(), estimator := any_value(city)) FROM raw",
-    "SELECT ldp.diagnose(city, city(), estimator := 'ibu(' || any_value(city)[:6] || '=1)') FROM raw",
-    "SELECT ldp.perturb({'canary-7f3a': 1}, city()) FROM raw",
-    "SELECT ldp.perturb([{'canary-7f3a': city}], city()) FROM raw",
-    "SELECT ldp.perturb(city, ldp.krr(1, ['a', 'b'], nulls := city)) FROM raw",
-    "SELECT ldp.ibu(city, city()) FROM raw",
-]
-
-
-@pytest.mark.parametrize("sql", RAW_SQL)
-def test_no_message_in_sql_shows_a_raw_value(con: DuckDBPyConnection, sql: str) -> None:
-    con.execute(f"CREATE TABLE raw AS SELECT '{CANARY}' AS city")
+@pytest.mark.parametrize("value", ["{'canary-7f3a': 1}", "[{'canary-7f3a': 'a'}]"])
+def test_no_message_in_sql_shows_the_name_of_a_field(con: DuckDBPyConnection, value: str) -> None:
     with pytest.raises(duckdb.Error, match="LDP") as caught:
-        con.execute(sql).fetchall()
+        con.execute(f"SELECT ldp.perturb({value}, city())").fetchall()
     assert "canary" not in str(caught.value)
 
 

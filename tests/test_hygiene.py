@@ -133,6 +133,7 @@ WRONG_CALLS = [
     f"SELECT ldp.ibu('a', {KRR}, keep := city) FROM raw",
     f"SELECT ldp.diagnose(city, {KRR}) FROM raw",
     f"SELECT ldp.diagnose(city, {KRR}, estimator := any_value(city)) FROM raw",
+    f"SELECT ldp.diagnose(city, {KRR}, estimator := 'ibu(' || any_value(city)[:6] || '=1)') FROM raw",
     f"SELECT ldp.ibu(map {{city: 1}}, {KRR}) FROM raw",
     f"SELECT ldp.ibu(city, {KRR}) FROM raw",
     f"SELECT ldp.rate_distortion({KRR}, [0.5, 0.5], city) FROM raw",

@@ -32,6 +32,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def installed(wheel: Path, folder: Path, code: str, **environment: str) -> str:
+    """Return what a program prints in a process that sees a wheel instead of the checkout."""
+    zipfile.ZipFile(wheel).extractall(folder / "site")
+    own = (
+        "import sys; sys.path.insert(0, sys.argv[1]); sys.meta_path = [f for f in sys.meta_path if 'ditable' not in repr(f)]\n"
+    )
+    own += "import ldpsql; assert ldpsql.__file__.startswith(sys.argv[1]), ldpsql.__file__\n"
+    command = [sys.executable, "-c", own + code, str(folder / "site")]
+    env = environment or None
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=60, env=env).stdout
+
+
 @pytest.mark.slow
 def test_the_wheel_holds_only_ldpsql_with_plugins_sql_and_data(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
@@ -52,25 +64,16 @@ def test_the_source_archive_holds_what_the_package_is_built_from(built: Path) ->
 @pytest.mark.slow
 def test_an_installed_wheel_works_away_from_the_checkout(built: Path, tmp_path: Path) -> None:
     (wheel,) = built.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); sys.meta_path = [f for f in sys.meta_path if 'ditable' not in repr(f)]\n"
-        "import ldpsql; assert ldpsql.__file__.startswith(sys.argv[1]), ldpsql.__file__\n"
-        "assert str(ldpsql.flights_file()).startswith(sys.argv[1])\n"
+    printed = installed(
+        wheel,
+        tmp_path,
+        "import ldpsql; assert str(ldpsql.flights_file()).startswith(sys.argv[1])\n"
         "from ldpsql.pages.deployment import code_digest; print(code_digest())\n"
-        'con = ldpsql.connect(); print(con.sql("FROM ldp.mechanisms()").fetchall())'
+        'con = ldpsql.connect(); print(con.sql("FROM ldp.mechanisms()").fetchall())',
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "site")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert "krr" in done.stdout
+    assert "krr" in printed
     of_the_checkout = python("from ldpsql.pages.deployment import code_digest; print(code_digest())").stdout
-    assert done.stdout.split()[0] == of_the_checkout.strip()
+    assert printed.split()[0] == of_the_checkout.strip()
 
 
 @pytest.mark.slow
@@ -103,28 +106,19 @@ def test_a_wheel_has_the_kernels_if_there_is_a_compiler_and_works_without(
         build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
         subprocess.run(build, check=True, capture_output=True, timeout=120, env={**environment, "CC": compiler})
     (wheel,) = (tmp_path if compiler else built).glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); sys.meta_path = [f for f in sys.meta_path if 'ditable' not in repr(f)]\n"
+    printed = installed(
+        wheel,
+        tmp_path,
         "from ldpsql.channels import PrivateHash, KeepOrSpread, native; from fractions import Fraction; import numpy as np\n"
-        "assert native.__file__.startswith(sys.argv[1])\n"
         "channel = PrivateHash(11, KeepOrSpread.within(3, Fraction(4)))\n"
         "n = np.arange(99, dtype=np.uint64)\n"
         "drawn = np.stack([n * np.uint64(0x9E3779B97F4A7C15), n % np.uint64(3)], 1)\n"
         "expected = np.packbits(channel.supports(drawn), axis=1, bitorder='little').T\n"
-        "assert (channel.octets(drawn) == expected).all(); print(native.description())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "site")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-        env=environment,
+        "assert (channel.octets(drawn) == expected).all(); print(native.description())",
+        **environment,
     )
     assert wheel.name.endswith("-py3-none-any.whl") == bool(compiler)
-    assert done.stdout.startswith("draws and inner loops run in Python" if compiler else "draws and inner loops run in C")
+    assert printed.startswith("draws and inner loops run in Python" if compiler else "draws and inner loops run in C")
 
 
 def test_the_oldest_version_of_every_dependency_meets_tests() -> None:
