@@ -48,7 +48,7 @@ def answer(con: DuckDBPyConnection, question: str, reports: str, options: str = 
 
 @pytest.mark.parametrize("question", [name for name in QUESTIONS if name not in ("diagnose", "compare_estimators")])
 def test_equal_weights_change_no_answer(con: DuckDBPyConnection, question: str) -> None:
-    drawn(con, IN_TURN[question])
+    drawn(con, MECHANISMS[IN_TURN[question]])
     plain = answer(con, question, "x")
     for weight in ("1", "0.25", "4096"):  # powers of two: no sum is rounded
         assert answer(con, question, "x", f", weight := {weight}") == pytest.approx(plain, 1e-6, 1e-9, True)
