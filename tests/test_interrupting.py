@@ -86,6 +86,26 @@ def test_control_c_stops_a_statement(con: DuckDBPyConnection, endless: str) -> N
     goes_on(con)
 
 
+@pytest.mark.parametrize("milliseconds", [1, 3, 10, 40])
+def test_control_c_in_the_first_statement_crashes_nothing(milliseconds: int) -> None:
+    statement = "SELECT ldp.ibu(x, ldp.krr(1, range(50)), stop := 9000000, misfit := 'allow') FROM range(50) t(x)"
+    program = f"""
+    import signal, threading, ldpsql
+    con, ended = ldpsql.connect(), 0
+    for _ in range(5):
+        try:
+            with ldpsql.interruptible(con):
+                threading.Timer({milliseconds / 1000}, signal.raise_signal, [signal.SIGINT]).start()
+                con.execute({statement!r}).fetchall()
+        except KeyboardInterrupt:
+            ended += 1
+    print(ended)
+    """
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
+
+
 def endless_reader() -> pa.RecordBatchReader:
     batch = pa.record_batch({"x": np.zeros(100_000, dtype=np.int64)})
     return pa.RecordBatchReader.from_batches(batch.schema, itertools.repeat(batch))

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -19,23 +21,38 @@ if TYPE_CHECKING:
     from ldpsql.engine.functions import Scalar
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # those in Python by their names in SQL
+_IN_C = "ldpsql.engine.in_c"  # loads Arrow, which no connection needs
+_LOADED = threading.Event()
 _KERNELS = Path(__file__).parents[1] / "channels" / "native" / "kernels.library"  # importing its package would load NumPy
-_VERSION = 7  # of the kernels: see channels/native
+_VERSION = 8  # of the kernels: see channels/native
 _DUCKDB = ("v2.0.0", "v2.0.1")  # the versions whose interface in C is known to work
 
 
-def _draw(address: int) -> int:
-    """Draw a vector in Python; return whether that was possible."""
-    from ldpsql.engine.in_c import drawn_in_python  # noqa: PLC0415  # loads Arrow, which no connection needs
-
-    return drawn_in_python(address, FUNCTIONS)
+def _draw(address: int) -> None:
+    """Draw a vector in Python."""
+    _call(lambda in_c: in_c.drawn_in_python(address, FUNCTIONS))
 
 
-def _answer(address: int) -> int:
-    """Answer a vector in Python; return whether that was possible."""
-    from ldpsql.engine.in_c import answered  # noqa: PLC0415
+def _answer(address: int) -> None:
+    """Answer a vector in Python."""
+    _call(lambda in_c: in_c.answered(address, _ANSWERS))
 
-    return answered(address, _ANSWERS)
+
+def _call(function: Callable[[Any], None]) -> None:
+    """Call a function with the module that answers C; nothing is answered if Ctrl-C comes before that."""
+    with suppress(KeyboardInterrupt):
+        if not _LOADED.is_set() and threading.current_thread() is threading.main_thread():
+            loading = threading.Thread(target=_load)
+            loading.start()
+            loading.join()
+        function(import_module(_IN_C))
+
+
+def _load() -> None:
+    """Import what answers need, in a thread that Ctrl-C leaves alone: NumPy cannot be imported again after half an import."""
+    import_module(_IN_C)
+    import_module("ldpsql.registry.registry").registry()
+    _LOADED.set()
 
 
 def _prepare() -> None:
@@ -51,8 +68,8 @@ def _prepare() -> None:
 
 
 # Kept: C may call them as long as the process lives.
-_in_python = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_draw)
-_answering = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_answer)
+_in_python = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_draw)
+_answering = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_answer)
 _preparing = ctypes.CFUNCTYPE(None)(_prepare)
 _PREPARING: list[bool] = []
 _ANSWERS: dict[str, Callable[..., Any]] = {}

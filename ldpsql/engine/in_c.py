@@ -225,37 +225,33 @@ class _Call(ctypes.Structure):
         ("out", ctypes.c_void_p),
         ("message", ctypes.c_void_p),
         ("room", ctypes.c_uint64),
+        ("drawn", ctypes.c_bool),
     )
 
 
-def drawn_in_python(address: int, functions: Mapping[str, Callable[..., Any]]) -> int:
+def drawn_in_python(address: int, functions: Mapping[str, Callable[..., Any]]) -> None:
     """Draw a vector with the function of its name.
 
     Args:
         address: of the ``call`` that C makes. An error is written into its message.
         functions: functions of two columns, the values and the handles of their mechanisms, by name.
 
-    Returns:
-        1, or 0 if it could not be drawn.
-
     """
     call = _Call.from_address(address)
     try:
         _write(address, call, functions[call.name.decode()](_column(call), _handles(call)))
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # its text may hold a raw value
-        return _refused(call, error, "perturb")
-    return 1
+        _refuse(call, error, "perturb")
 
 
-def _refused(call: _Call | _Question, error: Exception | KeyboardInterrupt, name: str) -> int:
-    """Write the message of an error, of the function of this name; return 0."""
+def _refuse(call: _Call | _Question, error: Exception | KeyboardInterrupt, name: str) -> None:
+    """Write the message of an error, of the function of this name."""
     if isinstance(error, KeyboardInterrupt):
         error = Interrupted()
     refusal = error if isinstance(error, LdpError) else internal(error, name)
     refusal.before = ""
     message = str(refusal).encode()[: call.room - 1].decode(errors="ignore").encode() + b"\0"
     ctypes.memmove(call.message, message, len(message))
-    return 0
 
 
 class _Question(ctypes.Structure):
@@ -273,21 +269,20 @@ class _Question(ctypes.Structure):
     )
 
 
-def answered(address: int, functions: Mapping[str, Callable[..., Any]]) -> int:
+def answered(address: int, functions: Mapping[str, Callable[..., Any]]) -> None:
     """Answer a vector with the function of its name.
 
     Args:
         address: of the ``question`` that C asks. The result, or the message of an error, is written into it.
         functions: functions of columns, by name.
 
-    Returns:
-        1, or 0 if there is no result.
-
     """
     question = _Question.from_address(address)
     name = ctypes.c_char_p.from_address(question.own).value or b""
     try:
         columns = pa.RecordBatch._import_from_c(question.columns, question.types).columns  # as nanoarrow does
+        if not columns:
+            raise InvalidParameter("this function needs arguments", "call those of ldp, which it is a part of")
         result = functions[name.decode()](*(pa.chunked_array([column]) for column in columns))
         kind = _type_of(question.own)
         whole = result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
@@ -296,8 +291,7 @@ def answered(address: int, functions: Mapping[str, Callable[..., Any]]) -> int:
         batch = pa.RecordBatch.from_arrays([whole if whole.type == kind else whole.cast(kind)], [""])
         batch._export_to_c(question.result, question.type)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # its text may hold a raw value
-        return _refused(question, error, name.decode())
-    return 1
+        _refuse(question, error, name.decode())
 
 
 @cache

@@ -398,7 +398,7 @@ EXPORT int ldpsql_rows(const int64_t *numbers, int type, int out_type, const voi
 }
 
 // --- the functions in DuckDB
-// Python draws a vector into `out`, or writes what is wrong into the message; returns whether it has drawn.
+// Python draws a vector into `out` by `ldpsql_write`, or writes what is wrong into the message.
 typedef struct {
 	const char *name;
 	int32_t type, out_type;
@@ -410,9 +410,22 @@ typedef struct {
 	handle out;
 	char *message;
 	uint64_t room;
+	bool drawn;  // set here: what a function in Python returns says nothing if Ctrl-C ended it
 } call;
-typedef int (*in_python)(const call *);
+typedef void (*in_python)(call *);
 static _Atomic(in_python) python;
+
+static struct { int (*ensure)(void); void (*release)(int); int (*check)(void); void (*clear)(void); } signals;  // of Python
+
+// Whether Ctrl-C was pressed. Where Python begins a function that C calls, it would only print that.
+static bool pressed(void) {
+	if (!signals.ensure || !signals.release || !signals.check || !signals.clear) return false;
+	int state = signals.ensure();
+	bool was = signals.check() != 0;
+	if (was) signals.clear();
+	signals.release(state);
+	return was;
+}
 
 static bool all_valid(handle vector, uint64_t count) {
 	const uint64_t *valid = duckdb.vector_get_validity(vector);
@@ -479,8 +492,9 @@ static void draw(handle info, handle chunk, handle out) {
 	int32_t *ends = own->type == VARCHAR ? gathered(values, valid, count) : NULL;
 	in_python function = atomic_load(&python);
 	call c = {own->name, own->type, own->out_type, count, ends ? (const void *)(ends + count) : values, ends, valid,
-	          duckdb.vector_get_validity(handles), numbers, out, message, sizeof message};
-	if ((own->type == VARCHAR && !ends) || !function || !function(&c)) duckdb.scalar_function_set_error(info, message);
+	          duckdb.vector_get_validity(handles), numbers, out, message, sizeof message, false};
+	if ((own->type != VARCHAR || ends) && function && !pressed()) function(&c);
+	if (!c.drawn) duckdb.scalar_function_set_error(info, message);
 	free(ends);
 }
 
@@ -491,11 +505,12 @@ static void set_missing(handle vector, uint64_t row) {
 
 // Write reports that Python drew: of text and words, report i ends before ends[i]; of hashes, the symbols are `ends`. A report is
 // NULL if its octet in `missing` is not 0.
-EXPORT void ldpsql_write(const call *c, const void *reports, const int32_t *ends, const uint8_t *missing) {
+EXPORT void ldpsql_write(call *c, const void *reports, const int32_t *ends, const uint8_t *missing) {
 	entry *lists = c->out_type == WORDS ? duckdb.vector_get_data(c->out) : NULL;
 	if (lists) {
-		uint64_t *words = c->count ? room_for_items(c->out, (uint64_t)ends[c->count - 1]) : NULL;
-		if (words) memcpy(words, reports, 8 * (size_t)ends[c->count - 1]);
+		uint64_t *words = room_for_items(c->out, (uint64_t)ends[c->count - 1]);
+		if (!words) return;
+		memcpy(words, reports, 8 * (size_t)ends[c->count - 1]);
 	} else if (c->out_type == HASHED) {
 		memcpy(data_of(c->out, 0), reports, 8 * c->count);
 		memcpy(data_of(c->out, 1), ends, 4 * c->count);
@@ -509,6 +524,7 @@ EXPORT void ldpsql_write(const call *c, const void *reports, const int32_t *ends
 		set_missing(c->out, i);
 		for (uint64_t part = 0; c->out_type == HASHED && part < 2; part++) set_missing(duckdb.struct_vector_get_child(c->out, part), i);
 	}
+	c->drawn = true;
 }
 
 static handle type_of(int type) {
@@ -630,7 +646,7 @@ static bool add_aggregate(handle connection) {
 
 // --- the functions in Python
 typedef struct { const char *name; handle type; bool changes; } offered;  // changes: from call to call, as a function that draws
-// Python reads the arguments, and writes the result or a message; returns whether there is a result.
+// Python reads the arguments, and writes the result or a message.
 typedef struct {
 	const offered *own;
 	uint64_t count;
@@ -641,7 +657,7 @@ typedef struct {
 	char *message;
 	uint64_t room;
 } question;
-typedef int (*answer)(const question *);
+typedef void (*answer)(const question *);
 // A database of its own turns columns into those of Arrow and back: a function in C knows no connection to that which calls it.
 static struct { handle connection, options; offered *all; answer python; _Atomic(uint64_t) size; } offer;
 static void (*_Atomic prepare)(void);  // makes the offer, if Python can already
@@ -667,7 +683,8 @@ static void ask(handle info, handle chunk, handle out) {
 	const question q = {duckdb.scalar_function_get_extra_info(info), count, &of_columns, &columns, &of_result, &answered, message, sizeof message};
 	bool failed = fails(info, duckdb.to_arrow_schema(offer.options, types, no_names, size, &of_columns)) ||
 	              fails(info, duckdb.data_chunk_to_arrow(offer.options, chunk, &columns));
-	if (!failed && !offer.python(&q)) failed = true, duckdb.scalar_function_set_error(info, message);
+	if (!failed && !pressed()) offer.python(&q);
+	if (!failed && !answered.release) failed = true, duckdb.scalar_function_set_error(info, message);
 	failed = failed || fails(info, duckdb.schema_from_arrow(offer.connection, &of_result, &converted)) ||
 	         fails(info, duckdb.data_chunk_from_arrow(offer.connection, &answered, converted, &made));
 	if (!failed) duckdb.vector_reference_vector(out, duckdb.data_chunk_get_vector(made, 0));  // keeps the memory, too
@@ -752,6 +769,8 @@ EXPORT bool ldpsql_open_door(void *library, in_python function, void (*make_offe
 	*(void **)&duckdb.name = dlsym(library, "duckdb_" #name); \
 	if (!duckdb.name) return false;
 	DUCKDB(LOOK_UP)
+	*(void **)&signals.ensure = dlsym(RTLD_DEFAULT, "PyGILState_Ensure"), *(void **)&signals.release = dlsym(RTLD_DEFAULT, "PyGILState_Release");
+	*(void **)&signals.check = dlsym(RTLD_DEFAULT, "PyErr_CheckSignals"), *(void **)&signals.clear = dlsym(RTLD_DEFAULT, "PyErr_Clear");
 	atomic_store(&python, function), atomic_store(&prepare, make_offer);
 	name_overloads();
 	return !duckdb.register_static_extension(describe);
