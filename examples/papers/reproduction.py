@@ -288,5 +288,5 @@ def run(reproduction: Reproduction, parts: Sequence[Part], full: bool) -> Reprod
                 print(f"  {missing}")
         for finding in reproduction.findings[before:]:
             print(f"  {finding.verdict:<19} {finding.figure}: {finding.paper} | {finding.ours}  {finding.why}")
-        print(f"  {part.__name__}: {process_time() - start:.0f} CPU seconds", flush=True)
+        print(f"  {getattr(part, 'func', part).__name__}: {process_time() - start:.0f} CPU seconds", flush=True)
     return reproduction
