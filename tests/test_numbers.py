@@ -244,11 +244,12 @@ def test_a_few_reports_of_numbers_name_the_mechanism_that_is_made_for_ranges(
     con: DuckDBPyConnection, tmp_path: Path, name: str
 ) -> None:
     """In SQL, in Python and on the command line; of the hierarchy itself, and for names, nothing is said."""
-    epsilon, text = ("0.01", f"ldp.{name}(0.01, 0, 99)") if "geometric" in name else ("1", f"ldp.{name}(1, 0, 99)")
+    given = "0.01, 0, 99" if "geometric" in name else "1, 0, 99" if name == "hierarchy" else "1, 0, 99, bins=50"
+    text, spec = f"ldp.{name}({given.replace('=', ' := ')})", f"{name}({given})"
     con.execute(f"CREATE TABLE r AS SELECT ldp.perturb(i % 100, {text}) AS x FROM range(200) t(i)")
     ((remedy,),) = con.execute(f"SELECT ldp.diagnose(x, {text}).remedy FROM r").fetchall()
     assert (MADE in remedy) == (name != "hierarchy")
-    diagnosis = estimate(con.table("r").pl()["x"], f"{name}({epsilon}, 0, 99)").diagnosis
+    diagnosis = estimate(con.table("r").pl()["x"], spec).diagnosis
     assert (MADE in diagnosis.remedy) == (name != "hierarchy")
     con.execute(f"COPY r TO '{tmp_path / 'r.parquet'}'")
     for question, arguments, noted in (
@@ -256,7 +257,7 @@ def test_a_few_reports_of_numbers_name_the_mechanism_that_is_made_for_ranges(
         ("median", [], True),
         ("mean", [], False),
     ):
-        done = run("ask", question, str(tmp_path / "r.parquet"), "x", "-m", f"{name}({epsilon}, 0, 99)", *arguments)
+        done = run("ask", question, str(tmp_path / "r.parquet"), "x", "-m", spec, *arguments)
         assert (f"note: {MADE}" in done.stderr) == (noted and name != "hierarchy"), done.stderr
 
 
