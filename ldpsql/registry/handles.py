@@ -113,8 +113,9 @@ def mechanism_number(spec: pa.Scalar) -> int:
     if not isinstance(spec, pa.StructScalar) or not spec.is_valid or _COLUMNS in spec.type.names:
         return MECHANISMS.number(read_mechanism(spec))
     plugins = registry()
-    if _LATEST and _LATEST[0][0] is plugins and _LATEST[0][1].equals(spec):
-        return _LATEST[0][2]
+    for known, latest, number in tuple(_LATEST):  # as it is now: another thread may replace it at any moment
+        if known is plugins and latest.equals(spec):
+            return number
     number = _NUMBERS.remembered((plugins, _exact(spec)), lambda _: MECHANISMS.number(read_mechanism(spec)))
     if not _has_floats(spec.type):
         _LATEST[:] = [(plugins, spec, number)]
