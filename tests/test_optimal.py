@@ -141,6 +141,14 @@ def test_an_expected_loss_that_needs_no_report_or_that_none_has_is_refused(disto
 
 # --- optimal_metric ---
 
+
+@pytest.mark.parametrize("distortion", [None, 0.5])
+def test_values_too_far_for_the_solver_are_refused(distortion: float | None) -> None:
+    spec = {"mechanism": "optimal_metric", "epsilon": "4", "domain": LISTED, "prior": PRIORS["falling"], "columns": SIZE}
+    with pytest.raises(InvalidParameter, match="largest distance of at most 16"):
+        certify(registry().mechanism(spec | {"distortion": distortion}))
+
+
 LINE = np.abs(AT[:, None] - AT).astype(np.float64)
 MAP = np.hypot(AT[:, None] // 3 - AT // 3, AT[:, None] % 3 - AT % 3)
 SPACES: dict[str, tuple[dict[str, Any], NDArray[np.float64]]] = {

@@ -41,6 +41,17 @@ def check_values(size: int) -> None:
     (_METRIC * size**4).check("the programme of this mechanism", "use fewer values", _MINUTES)
 
 
+def _by_way(far: Floats, epsilon: float) -> Floats:
+    """Return the distances on the shortest ways over other values, from which the ratios of all pairs follow."""
+    from scipy.sparse.csgraph import shortest_path  # noqa: PLC0415  # slow to import
+
+    if epsilon * (shortest := shortest_path(far)).max() > _LARGEST:
+        raise InvalidParameter(
+            f"optimal_metric takes an epsilon times the largest distance of at most {_LARGEST}", "use truncated_geometric"
+        )
+    return np.asarray(shortest)
+
+
 def least_loss(costs: Floats, far: Floats, epsilon: float) -> tuple[Floats, float]:
     """Return the channel with the smallest expected loss, in doubles, and a lower bound of the loss of any.
 
@@ -53,13 +64,7 @@ def least_loss(costs: Floats, far: Floats, epsilon: float) -> tuple[Floats, floa
         InvalidParameter: if they are too far from each other.
 
     """
-    from scipy.sparse.csgraph import shortest_path  # noqa: PLC0415  # slow to import
-
-    far = shortest_path(far)
-    if epsilon * far.max() > _LARGEST:
-        raise InvalidParameter(
-            f"optimal_metric takes an epsilon times the largest distance of at most {_LARGEST}", "use truncated_geometric"
-        )
+    far = _by_way(far, epsilon)
     scale, start = float(costs.max()) or 1.0, np.exp(-_START * epsilon * far)
     pairs = Pairs.of(far, epsilon)
     now, bound = interior(Inside.of(costs / scale, pairs, start / start.sum(axis=1, keepdims=True)))
@@ -308,9 +313,11 @@ def least_information(costs: Floats, shares: Floats, far: Floats, epsilon: float
         loss: the expected loss.
 
     Raises:
-        InvalidParameter: if every channel has a larger loss, or one without information has at most this.
+        InvalidParameter: if every channel has a larger loss, or one without information has at most this; if the values are too
+            far from each other.
 
     """
+    far = _by_way(far, epsilon)
     if loss >= costs.sum(axis=0).min():
         raise InvalidParameter(
             "a channel that gives the same report for every value has at most this loss", "use a smaller one"
