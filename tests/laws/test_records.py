@@ -15,7 +15,7 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql.errors import LdpError
+from ldpsql.errors import ImpossibleReport, LdpError
 from tests.commands import app, python
 
 Road = Callable[[DuckDBPyConnection, Path, str | None], Any]
@@ -352,3 +352,5 @@ def test_a_text_file_of_recorded_reports_is_refused_with_the_remedy(tmp_path: Pa
             con.execute(f"SELECT ldp.{answer}(x) FROM '{tmp_path}/r.csv'")
         with pytest.raises(duckdb.Error, match=r"LDP401.*such as CSV made of recorded reports. Hint: write Parquet"):
             con.execute(f"SELECT ldp.{answer}(x, ldp.{mechanism}) FROM '{tmp_path}/r.csv'")
+    with pytest.raises(ImpossibleReport, match="such as CSV made of recorded reports"):
+        (ldpsql.key_value if "pckv" in mechanism else ldpsql.estimate)(pl.read_csv(tmp_path / "r.csv")["x"], mechanism)
