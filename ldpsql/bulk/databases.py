@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.engines import REMARK, Database, PostgreSQL, SQLite, closed, rows_of
+from ldpsql.bulk.engines import REMARK, Database, PostgreSQL, SQLite, close, rows_of
 from ldpsql.bulk.sources import Part, Source, changed
 from ldpsql.bulk.staging import already_exists
 from ldpsql.bulk.warehouses import BigQuery, Snowflake
@@ -79,7 +79,7 @@ def source_at(address: str) -> Source:
             ((count,),) = rows_of(con, f"SELECT count(*) FROM {database.name}")  # noqa: S608  # quoted
             before, place = database.stamp(con), database.place(con)
     except LdpError:
-        closed(con)
+        close(con)
         raise
 
     def read(wanted: list[str], _: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:  # noqa: ARG001
@@ -102,7 +102,7 @@ def source_at(address: str) -> Source:
         with _reading():
             return database.identity(con, database.digest(con) if rows else "")
 
-    weakref.finalize(read, closed, con)
+    weakref.finalize(read, close, con)
     part = Part(("database", place, before), int(count), read, empty=empty)
     return Source(names, [part], named=address, whose=whose)
 

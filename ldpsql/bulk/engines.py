@@ -55,7 +55,7 @@ class Database(ABC):
         try:
             yield con
         finally:
-            closed(con)
+            close(con)
 
     def connect(self) -> Any:
         """Return a connection of ADBC, in a transaction.
@@ -412,7 +412,7 @@ class SQLite(Recorded):
         return rows_of(con, "PRAGMA data_version")
 
 
-def closed(con: Any) -> None:
+def close(con: Any) -> None:
     """Close a connection, and roll back what it has not committed."""
     with suppress(Exception):  # the server may be gone
         con.rollback()
