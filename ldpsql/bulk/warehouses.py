@@ -35,7 +35,7 @@ class Staged(Recorded):
 
     @abstractmethod
     def facts(self, con: Any) -> tuple[str, str, str]:
-        """Return BASE TABLE unless it is a view, and when it was made and changed; three times '' if it is not there."""
+        """Return BASE TABLE unless it is a view, and when it was made and changed: '' if unknown or not there."""
 
     @abstractmethod
     def account(self, con: Any) -> list[str]:
@@ -56,15 +56,17 @@ class Staged(Recorded):
             raise SourceRefused(f"a view of {self.title} does not say whose rows it has", "perturb the table behind it")
         account, database, _ = self.account(con)
         itself = self.place(con)
-        return Identity(itself, (dotted([f"made {account}", database, made]), itself), (itself,), rows)
+        names = (dotted([f"made {account}", database, made]), itself) if made else (itself,)  # it may have been renamed
+        return Identity(itself, names, (itself,), rows)
 
     def place(self, con: Any) -> str:
         """Return the account, the database, the schema and the table."""
         return dotted([*self.account(con), self.path[-1]])
 
     def stamp(self, con: Any) -> object:
-        """Return when the table was changed."""
-        return self.facts(con)
+        """Return when the table was changed, or what it holds where nobody knows when."""
+        facts = self.facts(con)
+        return facts if facts[2] else (facts, self.digest(con))
 
     def store(
         self,
