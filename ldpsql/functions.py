@@ -146,8 +146,7 @@ from ldpsql.registry.handles import (
 )
 from ldpsql.registry.registry import Registry, registry
 from ldpsql.reports import octets, type_of
-from ldpsql.sql.lint import Finding
-from ldpsql.sql.project import Object, lint_objects
+from ldpsql.sql.lint import Finding, Object, lint_objects
 from ldpsql.sql.recorded import of_rows as recorded_tables
 
 __all__ = [

@@ -212,7 +212,7 @@ def test_several_processes_make_the_files_at_the_same_time(folder: Path) -> None
     assert not list(folder.glob("making-*"))
 
 
-def test_to_connect_loads_no_package_but_duckdb_and_numpy_and_a_fork_and_threads_call_what_loads_others(
+def test_to_connect_loads_only_duckdb_and_numpy_and_draws_of_a_fork_and_of_threads_neither_scipy_nor_a_parser_of_sql(
     folder: Path, made: Path
 ) -> None:
     shutil.copytree(made, folder)
@@ -230,6 +230,7 @@ threads = [threading.Thread(target=work) for _ in range(4)]
 [t.start() for t in threads]
 [t.join() for t in threads]
 assert len(found) == 4, found
+assert "scipy" not in sys.modules and "sqlglot" not in sys.modules
 """
     process = fresh(program)
     assert process.returncode == 0, process.stderr

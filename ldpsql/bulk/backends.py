@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from sqlglot import exp
 
 from ldpsql.bulk.columns import drawn_apart
 from ldpsql.bulk.engines import RECORDS
@@ -81,6 +80,8 @@ def _remarks(base: Any, columns: Sequence[str]) -> list[str | None]:
         return [field.metadata.get(KEY[:-1]) for field in fields if field.name in columns]
     if backend.name not in _COMMENTS or (backend.name == "sqlite" and RECORDS not in backend.list_tables()):
         return []
+    from sqlglot import exp  # noqa: PLC0415  # slow to import; Ibis has it
+
     wanted = {"table": base.name, "schema": base.namespace.database}
     literals = {name: exp.convert(text).sql(dialect=backend.dialect) for name, text in wanted.items()}
     named = ", ".join(exp.convert(name).sql(dialect=backend.dialect) for name in columns)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, merged
@@ -163,6 +162,8 @@ def unlike_equal(shares: Floats, error: Floats) -> Floats:
     Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics 1946; and that of the largest
     difference in its errors, after Sidak.
     """
+    from scipy.special import ndtr, ndtri  # noqa: PLC0415  # slow to import
+
     size = shares.shape[1]
     away, noise = shares - 1.0 / size, np.maximum((error**2).sum(axis=1), 1e-300)
     freedom = noise**2 / np.maximum((error**4).sum(axis=1), 1e-300) * (1.0 - 1.0 / size)

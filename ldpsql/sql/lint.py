@@ -6,6 +6,8 @@ import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -13,6 +15,9 @@ from duckdb import DuckDBPyConnection
 from ldpsql.engine.interrupting import when_free
 from ldpsql.errors import ConnectionRefused, PrivacyLeakWarning
 from ldpsql.sql.drawing import UNKNOWN, DrawingFunctions, Draws
+
+if TYPE_CHECKING:
+    from ldpsql.sql.lineage import Relation
 
 _DEFINED = """
     SELECT 'view', schema_name || '.' || view_name, sql FROM duckdb_views() WHERE NOT internal
@@ -40,6 +45,14 @@ class Finding:
     name: str
     problem: str
     remedy: str
+
+
+class Object(NamedTuple):
+    """A view or a macro: its kind, its name, and the SQL that creates it."""
+
+    kind: str
+    name: str
+    sql: str
 
 
 def lint(con: DuckDBPyConnection, known: DrawingFunctions | None = None) -> list[Finding]:
@@ -119,3 +132,36 @@ def redrawn(kind: str, name: str, draws: Draws) -> Finding:
         return Finding(kind, name, UNKNOWN, "write the SQL itself")
     what = "it perturbs stored rows" if kind in ("macro", "prepared statement") else "it perturbs"
     return Finding(kind, name, f"{what}, so every {_DRAWN_AT.get(kind, 'read')} draws new reports", _PERTURB_ONCE)
+
+
+def lint_objects(objects: Iterable[Object], tables: Iterable[tuple[tuple[str, ...], Relation]]) -> list[Finding]:
+    """Return the findings about views and macros of a database: those that draw again, and those that use reports as values.
+
+    Args:
+        objects: the views and macros that the user made.
+        tables: the tables that record the mechanisms of their columns.
+
+    """
+    from ldpsql.sql.project import Project  # noqa: PLC0415  # loads the parser
+    from ldpsql.sql.recorded import of_file  # noqa: PLC0415
+    from ldpsql.sql.remedies import misused  # noqa: PLC0415
+
+    listed, drawing = list(objects), DrawingFunctions.of_registry()
+    drawing.define_all(";\n".join(one.sql for one in listed))
+    texts = {Path(str(place)): one.sql for place, one in enumerate(listed)}
+    project = Project(texts, drawing, of_file)
+    for path, relation in tables:
+        project.tables.define(path, relation)
+    redraws = [finding for one in listed if (finding := _redrawn(one, drawing)) is not None]
+    used = ((listed[int(path.name)], misused(use)) for path, _, use in project.uses())
+    hiding = [finding for one in listed if (finding := hidden(one.kind, one.name)) is not None]
+    return [*hiding, *redraws, *(Finding(one.kind, one.name, finding.problem, finding.remedy) for one, finding in used)]
+
+
+def _redrawn(one: Object, drawing: DrawingFunctions) -> Finding | None:
+    """Return the finding for an object that draws whenever it is used, or None."""
+    body = one.sql.partition(" AS ")[2]
+    draws = drawing.of(body)
+    if draws is Draws.NOTHING or (one.kind == "macro" and (draws is Draws.UNKNOWN or not _reads_stored(body))):
+        return None
+    return redrawn(one.kind, one.name, draws)

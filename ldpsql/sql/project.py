@@ -1,21 +1,18 @@
-"""The lint for uses of report columns over many SQL files, which know the tables of each other, and over a database."""
+"""The lint for uses of report columns over many SQL files, which know the tables of each other."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from sqlglot import exp
 
-from ldpsql.sql.drawing import DrawingFunctions, Draws
+from ldpsql.sql.drawing import DrawingFunctions
 from ldpsql.sql.leaks import leaks
 from ldpsql.sql.lineage import Calls, Files, Reader, Relation, Report, Tables, path_of
-from ldpsql.sql.lint import Finding, hidden, redrawn
-from ldpsql.sql.recorded import of_file
-from ldpsql.sql.remedies import misused
-from ldpsql.sql.structure import parsed, reads_stored
+from ldpsql.sql.lint import Finding
+from ldpsql.sql.structure import parsed
 from ldpsql.sql.tokens import Statement, statements
 from ldpsql.sql.uses import Use, uses
 
@@ -201,43 +198,3 @@ def _name(expression: str, names: dict[str, str]) -> str:
 def _lines(match: re.Match[str]) -> str:
     """Return the line breaks of what is left out."""
     return "\n" * match[0].count("\n")
-
-
-# The lint for the objects of a database: views and macros that draw again, and those that use reports as values.
-
-
-class Object(NamedTuple):
-    """A view or a macro: its kind, its name, and the SQL that creates it."""
-
-    kind: str
-    name: str
-    sql: str
-
-
-def lint_objects(objects: Iterable[Object], tables: Iterable[tuple[tuple[str, ...], Relation]]) -> list[Finding]:
-    """Return the findings about views and macros of a database.
-
-    Args:
-        objects: the views and macros that the user made.
-        tables: the tables that record the mechanisms of their columns.
-
-    """
-    listed, drawing = list(objects), DrawingFunctions.of_registry()
-    drawing.define_all(";\n".join(one.sql for one in listed))
-    texts = {Path(str(place)): one.sql for place, one in enumerate(listed)}
-    project = Project(texts, drawing, of_file)
-    for path, relation in tables:
-        project.tables.define(path, relation)
-    redraws = [finding for one in listed if (finding := _redrawn(one, drawing)) is not None]
-    used = ((listed[int(path.name)], misused(use)) for path, _, use in project.uses())
-    hiding = [finding for one in listed if (finding := hidden(one.kind, one.name)) is not None]
-    return [*hiding, *redraws, *(Finding(one.kind, one.name, finding.problem, finding.remedy) for one, finding in used)]
-
-
-def _redrawn(one: Object, drawing: DrawingFunctions) -> Finding | None:
-    """Return the finding for an object that draws whenever it is used, or None."""
-    body = one.sql.partition(" AS ")[2]
-    draws = drawing.of(body)
-    if draws is Draws.NOTHING or (one.kind == "macro" and (draws is Draws.UNKNOWN or not reads_stored(body))):
-        return None
-    return redrawn(one.kind, one.name, draws)

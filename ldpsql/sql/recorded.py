@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from glob import glob
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +14,9 @@ from duckdb import DuckDBPyConnection
 from ldpsql import settings
 from ldpsql.quoting import text_literal
 from ldpsql.registry.agreement import of_schema, of_text
-from ldpsql.sql.lineage import Relation, Report
+
+if TYPE_CHECKING:
+    from ldpsql.sql.lineage import Relation, Report  # loads the parser
 
 # Tables with a comment or a type that records a mechanism: database, schema, table, and their columns with comments and types.
 RECORDED = """
@@ -49,6 +52,8 @@ def of_rows(rows: Iterable[tuple[str, str, str, list[dict[str, str | None]]]]) -
 
 def of_settings() -> Iterator[tuple[tuple[str, ...], Relation]]:
     """Yield the tables and files of reports that the policies of tables name, with their columns."""
+    from ldpsql.sql.lineage import Relation, Report  # noqa: PLC0415
+
     for name, policy in settings.load().tables.items():
         if place := policy.get("reports"):
             reports = {column: Report(column, place, f"ldp.m.{name}_{column}()") for column in policy["columns"]}
@@ -61,8 +66,9 @@ def _relation(place: str, columns: list[tuple[str, bool]]) -> Relation | None:
     """Return columns as a relation, None if none of them are reports."""
     if not any(is_report for _, is_report in columns):
         return None
-    return Relation(tuple((name.lower(), _report(name, place) if is_report else None) for name, is_report in columns))
+    from ldpsql.sql.lineage import Relation, Report  # noqa: PLC0415
 
+    def report(column: str) -> Report:
+        return Report(column, place, f"ldp.mechanism({text_literal(place)}, {text_literal(column)})")
 
-def _report(column: str, place: str) -> Report:
-    return Report(column, place, f"ldp.mechanism({text_literal(place)}, {text_literal(column)})")
+    return Relation(tuple((name.lower(), report(name) if is_report else None) for name, is_report in columns))
