@@ -112,7 +112,7 @@ from ldpsql.ledger.guard import (
     statement_of,
 )
 from ldpsql.ledger.people import id_bytes
-from ldpsql.mechanisms import audit, information
+from ldpsql.mechanisms import audit
 from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.foreign import read_foreign
@@ -248,7 +248,6 @@ __all__ = [
     "hookimpl",
     "id_bytes",
     "in_order",
-    "information",
     "is_mechanism",
     "kind_in_type",
     "kind_of_reports",

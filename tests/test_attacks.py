@@ -283,7 +283,7 @@ def test_an_epsilon_too_small_for_the_domain_is_refused_in_plain_words(epsilon: 
      "__ldp_call(NULL, 'x', 'x', 1, 'city', 'city')", "__ldp_call('x', 'x', 'x', 1, 5, '')",
      "__ldp_rows_query('x', ['a'], NULL)", "__ldp_bloom_shares(['x'], ['{{}}'], [NULL], 0.1)",
      "__ldp_ask(NULL, {m}, 'x', NULL, NULL, NULL)",
-     "__ldp_distance('emd', [1], [1], ['x'])", "__ldp_distance('mse', [1], [1], 1, INTERVAL 1 DAY)"],
+     "__ldp_distance([1], [1], 'emd', ['x'], 1)", "__ldp_distance([1], [1], 'mse', 1, INTERVAL 1 DAY)"],
 )  # fmt: skip
 def test_a_function_of_the_macros_refuses_other_options_in_one_sentence(con: DuckDBPyConnection, call: str) -> None:
     handle = "system.main.__ldp_mechanism(ldp.krr(1, ['a', 'b']))"

@@ -69,7 +69,7 @@ def test_the_linear_programme_and_the_sum_on_the_line_agree() -> None:
 @pytest.mark.parametrize("power", ["MAP {1.5: 2}", "[1]", "'1'", "true"])
 def test_a_power_that_is_no_number_is_refused(con: DuckDBPyConnection, power: str) -> None:
     with pytest.raises(duckdb.Error, match=r"\[LDP103\] power must be a number of at least 1"):
-        con.execute(f"SELECT ldp.wasserstein([1.0, 0], [0.5, 0.5], power := {power})")
+        con.execute(f"SELECT ldp.distance_between([1.0, 0], [0.5, 0.5], 'wasserstein', power := {power})")
 
 
 def test_wasserstein_of_a_power_is_that_of_many_quantiles() -> None:
@@ -121,23 +121,26 @@ def test_in_sql_they_take_lists_and_estimates(con: DuckDBPyConnection) -> None:
 
     for name in ("total_variation", "js_divergence", "mse", "mae", "emd", "wasserstein"):
         expected = getattr(distances, name)([0.5, 0.5, 0], [0.25, 0.25, 0.5])
-        assert value(f"ldp.{name}([0.5, 0.5, 0], [0.25, 0.25, 0.5])") == pytest.approx(expected)
-        assert value(f"ldp.{name}([0.5, 0.5], NULL)") is None
-        estimates = f"ldp.{name}(ldp.ibu(x, city()), [1, 0, 0, 0]) FROM (SELECT 'Lima' AS x)"
+        assert value(f"ldp.distance_between([0.5, 0.5, 0], [0.25, 0.25, 0.5], '{name}')") == pytest.approx(expected)
+        assert value(f"ldp.distance_between([0.5, 0.5], NULL, '{name}')") is None
+        estimates = f"ldp.distance_between(ldp.ibu(x, city()), [1, 0, 0, 0], '{name}') FROM (SELECT 'Lima' AS x)"
         assert value(estimates) == pytest.approx(getattr(distances, name)([1, 0, 0, 0], [1, 0, 0, 0]), abs=1e-12)
-    assert value("ldp.emd([1, 0, 0], [0, 0, 1], ldp.krr(1, [10, 20, 50]))") == pytest.approx(40)
-    assert value("ldp.emd([1, 0], [0, 1], ldp.krr(1, [DATE '2020-01-01', DATE '2020-01-31']))") == pytest.approx(30)
-    assert value("ldp.emd([1, 0, 0, 0], [0, 0, 0, 1], ldp.planar_geometric(1, 2, 2, side := 3))") == pytest.approx(18**0.5)
-    assert value("ldp.wasserstein([0.5, 0.5, 0], [0, 0.5, 0.5], ldp.krr(1, [10, 20, 50]), power := 2)") == pytest.approx(
-        500**0.5
-    )
+    for p, q, rest, expected in (
+        ([1, 0, 0], [0, 0, 1], "'emd', ldp.krr(1, [10, 20, 50])", 40),
+        ([1, 0], [0, 1], "'emd', ldp.krr(1, [DATE '2020-01-01', DATE '2020-01-31'])", 30),
+        ([1, 0, 0, 0], [0, 0, 0, 1], "'emd', ldp.planar_geometric(1, 2, 2, side := 3)", 18**0.5),
+        ([0.5, 0.5, 0], [0, 0.5, 0.5], "'wasserstein', ldp.krr(1, [10, 20, 50]), power := 2", 500**0.5),
+    ):
+        assert value(f"ldp.distance_between({p}, {q}, {rest})") == pytest.approx(expected)
     for sql, code in {
-        "ldp.emd([1, 0, 0, 0], [0, 0, 0, 1], city())": "LDP102",
-        "ldp.emd([1, 0], [0, 1], ldp.krr(1, [1, 2, 3]))": "LDP103",
-        "ldp.mse([1, NULL], [0, 1])": "LDP103",
-        "ldp.mse('canary', [0, 1])": "LDP103",
-        "ldp.mae(ldp.ibu(x, ldp.krr(1, [1, 2])), ldp.ibu(x, ldp.krr(1, [1, 3]))) FROM (SELECT 1 AS x)": "LDP103",
-        "ldp.wasserstein([1, 0], [0, 1], power := 'canary')": "LDP103",
+        "ldp.distance_between([1, 0, 0, 0], [0, 0, 0, 1], 'emd', city())": "LDP102",
+        "ldp.distance_between([1, 0], [0, 1], 'emd', ldp.krr(1, [1, 2, 3]))": "LDP103",
+        "ldp.distance_between([1, NULL], [0, 1], 'mse')": "LDP103",
+        "ldp.distance_between('canary', [0, 1], 'mse')": "LDP103",
+        "ldp.distance_between(ldp.ibu(x, ldp.krr(1, [1, 2])), ldp.ibu(x, ldp.krr(1, [1, 3]))) FROM (SELECT 1 AS x)": "LDP103",
+        "ldp.distance_between([1, 0], [0, 1], 'wasserstein', power := 'canary')": "LDP103",
+        "ldp.distance_between([1, 0], [0, 1], 'canary')": "LDP103",
+        "ldp.distance_between([1, 0], [0, 1], NULL)": "LDP103",
     }.items():
         with pytest.raises(duckdb.Error) as caught:
             con.execute(f"SELECT {sql}").fetchall()
@@ -151,7 +154,7 @@ def test_the_distance_from_known_shares_is_that_from_the_estimate(con: DuckDBPyC
     con.execute("CREATE TABLE r AS SELECT i % 2 AS g, ldp.perturb([1, 3, 9][1 + i % 3], m()) AS x FROM range(600) t(i)")
     con.execute("CREATE TABLE known AS FROM (VALUES (9, 0.5), (1, 0.25), (3, 0.25)) AS t(value, share)")
     places = ", m()" if metric in ("emd", "wasserstein") else ""
-    scalar = f"ldp.{metric}(ldp.ibu(x, m()), [0.25, 0.25, 0.5]{places})"
+    scalar = f"ldp.distance_between(ldp.ibu(x, m()), [0.25, 0.25, 0.5], '{metric}'{places})"
     expected = con.execute(f"SELECT g, {scalar} FROM r GROUP BY g ORDER BY g").fetchall()
     rows = f"ldp.distance(x, m(), (SELECT list(k) FROM known AS k), metric := '{metric}').distance"
     assert con.execute(f"SELECT g, {rows} FROM r GROUP BY g ORDER BY g").fetchall() == expected

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ldpsql.errors import InvalidParameter
 from ldpsql.functions import registry
-from ldpsql.mechanisms import Entropies, entropies, repeated_error
+from ldpsql.mechanisms import Information, information_of, repeated_error
 
 SYMMETRIC = "krr(1, ['a', 'b', 'c'])"
 SKEWED = "matrix(['a', 'b'], [['1/2', '1/4', '1/4'], ['1/8', '3/8', '1/2']], reports := ['x', 'y', 'z'])"
@@ -61,13 +61,33 @@ def test_entropies_are_those_of_a_small_channel(con: DuckDBPyConnection) -> None
     joint = np.array([[keep, 1 - keep], [1 - keep, keep]]) * [[0.25], [0.75]]
     left = -(joint * np.log(joint / joint.sum(axis=0))).sum()
     before = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
-    expected = {"entropy": before, "residual_entropy": left, "mutual_information": before - left}
-    ((row,),) = con.sql("SELECT ldp.entropies(ldp.krr(1, ['a', 'b']), [1, 3])").fetchall()
+    ((row,),) = con.sql("SELECT ldp.information(ldp.krr(1, ['a', 'b']), [1, 3], 1)").fetchall()
+    assert row.pop("least_information") <= before - left
+    expected = {
+        "entropy": before,
+        "residual_entropy": left,
+        "mutual_information": before - left,
+        "average_distortion": 1 - keep,
+    }
     assert row == pytest.approx(expected)
+    for wrong in ("[1]", "[1, -1]", "[0, 0]", "['x', 'y']", "['NaN'::DOUBLE, 1]", "[1, 3], 'canary'", "[1, 3], 'inf'::DOUBLE"):
+        with pytest.raises(duckdb.Error, match="LDP103") as refused:
+            con.sql(f"SELECT ldp.information(ldp.krr(1, ['a', 'b']), {wrong})").fetchall()
+        assert "canary" not in str(refused.value)
+
+
+def test_reports_that_are_no_values_have_no_distortion() -> None:
+    rounding, prior = registry().mechanism("stochastic_rounding(1, 0, 4)"), np.ones(1024)
+    seen = information_of(rounding, prior)
+    assert (seen.average_distortion, seen.least_information) == (None, None)
+    with pytest.raises(InvalidParameter, match="not values of its domain"):
+        information_of(rounding, prior, 1.0)
 
 
 def test_a_value_that_is_certain_leaves_nothing_to_learn() -> None:
-    assert entropies(registry().mechanism(SYMMETRIC), np.array([0.0, 2.0, 0.0])) == Entropies(0, 0, 0)
+    certain = information_of(registry().mechanism(SYMMETRIC), np.array([0.0, 2.0, 0.0]))
+    assert certain == Information(0, 0, 0, certain.average_distortion, None)
+    assert certain.average_distortion == pytest.approx(2 / (np.e + 2))
 
 
 @pytest.mark.parametrize("reports", ["0", "-1", "1.5", "NULL", "'canary'", "'nan'::DOUBLE", "'infinity'::DOUBLE"])
@@ -78,7 +98,7 @@ def test_reports_that_are_not_a_count_are_refused(con: DuckDBPyConnection, repor
 
 
 @pytest.mark.parametrize(
-    "asked", ["repeated_error(ldp.krr(1, range(100000)), 3)", "entropies(ldp.krr(1, range(100000)), range(100000))"]
+    "asked", ["repeated_error(ldp.krr(1, range(100000)), 3)", "information(ldp.krr(1, range(100000)), range(100000))"]
 )
 def test_tables_that_would_fill_the_memory_are_refused(con: DuckDBPyConnection, asked: str) -> None:
     with pytest.raises(duckdb.Error, match=r"LDP103.*100,000 x 100,000"):
@@ -90,4 +110,4 @@ def test_mechanisms_without_a_table_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="no table"):
         repeated_error(sets, 3)
     with pytest.raises(InvalidParameter, match="no table"):
-        entropies(sets, np.ones(2))
+        information_of(sets, np.ones(2))

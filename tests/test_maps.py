@@ -293,7 +293,7 @@ def test_nothing_lists_all_pairs_of_cells_of_a_large_map(con: DuckDBPyConnection
     for listing in (channel.weights, lambda: distances.emd(even, even, Grid(300, 300, Fraction(1)))):  # type: ignore[attr-defined]
         with pytest.raises(NotApplicable, match="90,000"):
             listing()
-    for sql in ("ldp.mutual_information(ldp.planar_laplace(0.5, 300, 300), list_transform(range(90000), lambda x: 1))",):
+    for sql in ("ldp.information(ldp.planar_laplace(0.5, 300, 300), list_transform(range(90000), lambda x: 1))",):
         with pytest.raises(duckdb.Error, match="LDP103"):
             con.execute(f"SELECT {sql}").fetchall()
 

@@ -73,7 +73,7 @@ EVERYWHERE = [
     "FROM ldp.channel({m})",
     "FROM ldp.estimate(r, city, {m})",
     "FROM ldp.estimate(r, city, {m}, by := g) ORDER BY ALL",
-    "SELECT ldp.mutual_information({m}, [0.25, 0.25, 0.25, 0.25])",
+    "SELECT ldp.information({m}, [0.25, 0.25, 0.25, 0.25])",
 ]
 
 

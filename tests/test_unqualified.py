@@ -39,8 +39,8 @@ def test_functions_of_duckdb_and_of_the_user_go_before_those_of_the_catalog(con:
     assert [name for (name,) in both] == ["mean", "median", "quantile", "row", "variance"]
     assert con.execute("SELECT mean(i), row(i, 1) FROM (SELECT 4 AS i) GROUP BY i").fetchone() == (4, (4, 1))
     with con.cursor() as own:
-        own.execute("CREATE TEMP MACRO emd(x) AS x + 1")
-        assert own.execute("SELECT emd(1)").fetchone() == (2,)
+        own.execute("CREATE TEMP MACRO information(x) AS x + 1")
+        assert own.execute("SELECT information(1)").fetchone() == (2,)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import lru_cache
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,11 @@ from ldpsql.functions import (
     audit,
     guarded,
     hookimpl,
-    information,
     plain,
     shuffled,
     struct_type,
 )
-from ldpsql.mechanisms import InvalidParameter, Mechanism, certify
+from ldpsql.mechanisms import Information, InvalidParameter, Mechanism, RepeatedError, certify, information_of, repeated_error
 
 _CELLS = pa.list_(
     pa.struct(
@@ -71,19 +70,21 @@ def _cells(mechanism: Mechanism) -> pa.StructArray:
 
 
 @guarded
-def mutual_information(handles: Handles, priors: Column) -> pa.Array:
-    """Return the mutual information of value and report under each prior, in nats."""
-    return pa.array(_over(information.mutual_information, handles, priors), pa.float64())
+def information(handles: Handles, priors: Column, betas: Doubles) -> pa.Array:
+    """Return what a report reveals under each prior, with a lower bound where there is a slope."""
+    rows = zip(plain(handles).to_pylist(), plain(priors), plain(betas).to_pylist(), strict=True)
+    return pa.array([asdict(_information(handle, tuple(_numbers(prior)), beta)) for handle, prior, beta in rows])
+
+
+@lru_cache(maxsize=16)  # `unnest` of a STRUCT asks for each field
+def _information(handle: int, prior: tuple[float, ...], beta: float | None) -> Information:
+    if beta is not None and not isfinite(beta):
+        raise InvalidParameter("beta must be a number", "for example 1.0")
+    return information_of(MECHANISMS.thing(handle), np.array(prior), beta)
 
 
 @guarded
-def entropies(handles: Handles, priors: Column) -> pa.Array:
-    """Return the entropies of the value before and after its report under each prior."""
-    return pa.array(_over(lambda *asked: asdict(information.entropies(*asked)), handles, priors))
-
-
-@guarded
-def repeated_error(handles: Handles, reports: Doubles) -> pa.Array:
+def repeated(handles: Handles, reports: Doubles) -> pa.Array:
     """Return how surely each number of reports of one value identifies it."""
     rows = zip(plain(handles).to_pylist(), plain(reports).to_pylist(), strict=True)
     return pa.array([_repeated(*row) for row in rows])
@@ -92,26 +93,7 @@ def repeated_error(handles: Handles, reports: Doubles) -> pa.Array:
 @lru_cache(maxsize=256)  # `unnest` of a STRUCT asks for each field
 def _repeated(handle: int, reports: float | None) -> dict[str, float]:
     whole = int(reports) if reports is not None and reports.is_integer() else 0
-    return asdict(information.repeated_error(MECHANISMS.thing(handle), whole))
-
-
-@guarded
-def average_distortion(handles: Handles, priors: Column) -> pa.Array:
-    """Return the mean distance from value to report under each prior."""
-    return pa.array(_over(information.average_distortion, handles, priors), pa.float64())
-
-
-@guarded
-def rate_distortion(handles: Handles, priors: Column, betas: Doubles) -> pa.Array:
-    """Return mutual information, distortion, and a lower bound on the information for that distortion."""
-    slopes = iter(plain(betas).to_pylist())
-
-    def bounds(mechanism: Mechanism, prior: np.ndarray) -> dict[str, float]:
-        if (slope := next(slopes)) is None:
-            raise InvalidParameter("beta must be a number", "for example 1.0")
-        return asdict(information.rate_distortion(mechanism, prior, slope))
-
-    return pa.array(_over(bounds, handles, priors))
+    return asdict(repeated_error(MECHANISMS.thing(handle), whole))
 
 
 @guarded
@@ -128,11 +110,6 @@ def _central(handle: int, reports: int | None, delta: float | None) -> dict[str,
     return asdict(shuffled(MECHANISMS.thing(handle), reports=reports, delta=delta))
 
 
-def _over(measure: Callable[[Mechanism, np.ndarray], Any], handles: Handles, priors: Column) -> list[Any]:
-    rows = zip(plain(handles).to_pylist(), plain(priors), strict=True)
-    return [measure(MECHANISMS.thing(handle), _numbers(prior)) for handle, prior in rows]
-
-
 def _numbers(prior: pa.Scalar) -> np.ndarray:
     try:
         return np.asarray(prior.values.cast(pa.float64()).to_numpy(zero_copy_only=False))
@@ -142,15 +119,12 @@ def _numbers(prior: pa.Scalar) -> np.ndarray:
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.channel``, ``ldp.audit``, ``ldp.shuffled``, and the information and the distortion of reports."""
+    """Offer ``ldp.channel``, ``ldp.audit``, ``ldp.information``, ``ldp.repeated_error`` and ``ldp.shuffled``."""
     return [
         Scalar("__ldp_audit", analytic, struct_type(audit.AnalyticAudit)),
         Scalar("__ldp_channel", channel, _CELL),
-        Scalar("__ldp_mutual_information", mutual_information, "DOUBLE"),
-        Scalar("__ldp_entropies", entropies, struct_type(information.Entropies)),
-        Scalar("__ldp_repeated_error", repeated_error, struct_type(information.RepeatedError)),
-        Scalar("__ldp_average_distortion", average_distortion, "DOUBLE"),
-        Scalar("__ldp_rate_distortion", rate_distortion, struct_type(information.RateDistortion)),
+        Scalar("__ldp_information", information, struct_type(Information)),
+        Scalar("__ldp_repeated_error", repeated, struct_type(RepeatedError)),
         Scalar("__ldp_shuffled", shuffling, struct_type(Shuffled)),
         Macros.beside(__file__),
     ]

@@ -8,11 +8,8 @@ CREATE OR REPLACE MACRO ldp.channel(m) AS TABLE
     FROM (SELECT unnest(__ldp_channel(__ldp_mechanism(m))) AS cell);
 
 -- `prior` is a list with one number for each value of the domain.
-CREATE OR REPLACE MACRO ldp.mutual_information(m, prior) AS __ldp_mutual_information(__ldp_mechanism(m), prior);
-CREATE OR REPLACE MACRO ldp.entropies(m, prior) AS __ldp_entropies(__ldp_mechanism(m), prior);
-CREATE OR REPLACE MACRO ldp.average_distortion(m, prior) AS __ldp_average_distortion(__ldp_mechanism(m), prior);
-CREATE OR REPLACE MACRO ldp.rate_distortion(m, prior, beta) AS
-    __ldp_rate_distortion(__ldp_mechanism(m), prior, try_cast(beta AS DOUBLE));
+CREATE OR REPLACE MACRO ldp.information(m, prior, beta := NULL) AS __ldp_information(__ldp_mechanism(m), prior,
+    CASE WHEN beta IS NOT NULL THEN coalesce(try_cast(beta AS DOUBLE), 'nan') END);
 
 CREATE OR REPLACE MACRO ldp.shuffled(m, reports, delta) AS
     __ldp_shuffled(__ldp_mechanism(m), try_cast(reports AS BIGINT), try_cast(delta AS DOUBLE));
@@ -21,9 +18,6 @@ CREATE OR REPLACE MACRO ldp.repeated_error(m, reports) AS __ldp_repeated_error(_
 
 COMMENT ON MACRO TABLE ldp.audit IS 'exact realised privacy: ratio, slack, and the pair and report that attain it';
 COMMENT ON MACRO TABLE ldp.channel IS 'the probability of every report given every value, exact and rounded';
-COMMENT ON MACRO ldp.mutual_information IS 'information of a report about the value under a prior, in nats';
-COMMENT ON MACRO ldp.entropies IS 'uncertainty about the value under a prior, before and after its report, and their difference, in nats';
-COMMENT ON MACRO ldp.average_distortion IS 'mean distance from the value to the report under a prior';
-COMMENT ON MACRO ldp.rate_distortion IS 'mutual information, average distortion, and the least information that the distortion allows';
+COMMENT ON MACRO ldp.information IS 'what one report reveals on average under a prior, in nats, and how far reports are from the values; with beta, the least information that this distortion allows';
 COMMENT ON MACRO ldp.repeated_error IS 'bounds the error of identifying a value from many independent reports of it';
 COMMENT ON MACRO ldp.shuffled IS 'the central epsilon of shuffled reports without ids, for a delta, with a lower bound';

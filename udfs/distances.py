@@ -27,23 +27,21 @@ from ldpsql.mechanisms import InvalidParameter
 
 
 @guarded
-def distance(names: Texts, ps: Column, qs: Column, handles: Wholes | None = None, powers: Settings | None = None) -> pa.Array:
+def distance(ps: Column, qs: Column, metrics: Texts, handles: Wholes, powers: Settings) -> pa.Array:
     """Return the distance of each pair; NULL if one of the two is NULL."""
-    columns = [[None] * len(names) if column is None else plain(column).to_pylist() for column in (handles, powers)]
-    rows = enumerate(zip(plain(names).to_pylist(), plain(ps), plain(qs), strict=True))
-    return pa.array([_distance(name, p, q, [column[row] for column in columns]) for row, (name, p, q) in rows], pa.float64())
+    settings = (plain(column).to_pylist() for column in (metrics, handles, powers))
+    return pa.array([_distance(*row) for row in zip(plain(ps), plain(qs), *settings, strict=True)], pa.float64())
 
 
-def _distance(name: str, p: pa.Scalar, q: pa.Scalar, arguments: list[Any]) -> float | None:
+def _distance(p: pa.Scalar, q: pa.Scalar, metric: str | None, handle: int | None, power: Any) -> float | None:
     if not (p.is_valid and q.is_valid):
         return None
     if None not in (_values(p), _values(q)) and _values(p) != _values(q):
         raise InvalidParameter("these are estimates over different values", "compare estimates of one mechanism's domain")
-    mechanism = None if arguments[0] is None else MECHANISMS.thing(arguments[0])
-    power = 1.0 if arguments[1] is None else arguments[1]
+    mechanism = None if handle is None else MECHANISMS.thing(handle)
     if isinstance(power, bool) or not isinstance(power, int | float | Decimal):
         raise InvalidParameter("power must be a number of at least 1", "1 gives the earth mover's distance")
-    return distances.distance(name, _shares(p), _shares(q), mechanism, float(power))
+    return distances.distance(metric or "", _shares(p), _shares(q), mechanism, float(power))
 
 
 def _values(distribution: pa.Scalar) -> list[Any] | None:
@@ -65,5 +63,5 @@ def _shares(distribution: pa.Scalar) -> np.ndarray:
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer the distances as scalar functions."""
+    """Offer ``ldp.distance_between``."""
     return [Scalar("__ldp_distance", distance, "DOUBLE"), Macros.beside(__file__)]

@@ -60,9 +60,9 @@ MEANT = {
     "empirical Bayes": "it ignores neighbours: made for many values in no order",
     "best": "the mean of those that predict held-out reports best",
 }
-TV = "ldp.total_variation(p, q)"
+TV = "ldp.distance_between(p, q)"
 FAR = 20  # runs that EMD is computed in: each is a linear programme
-EMD = f"CASE WHEN run < {FAR} THEN ldp.emd(p, q, ldp.planar_geometric(1, 24, 16, side := 0.5)) END"  # k-RR itself has no grid
+EMD = f"CASE WHEN run < {FAR} THEN ldp.distance_between(p, q, 'emd', ldp.planar_geometric(1, 24, 16, side := 0.5)) END"  # k-RR itself has no grid
 MEASURED = {"tv": "TV to the original", "emd": f"EMD to the original, in at most {FAR} runs"}
 
 

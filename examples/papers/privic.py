@@ -55,9 +55,7 @@ def data(con: DuckDBPyConnection, paper: Reproduction, _: bool, city: City) -> N
         con, "SELECT generate_subscripts(p, 1)::BIGINT - 1 AS value, unnest(p) AS share, 'check-ins' AS panel FROM truth"
     )
     paper.picture(f"Figure 6: {city.name}", "Shares of the cells.", maps(truth, city.columns))
-    sql = (
-        f"SELECT ldp.emd(p, list_transform(range({city.cells}), lambda c: 1 / {city.cells}), {city.laplace(1)}) AS d FROM truth"
-    )
+    sql = f"SELECT ldp.distance_between(p, list_transform(range({city.cells}), lambda c: 1 / {city.cells}), 'emd', {city.laplace(1)}) AS d FROM truth"
     paper.findings.append(first_row(city, total, frame(con, sql)["d"][0]))
 
 
@@ -93,7 +91,9 @@ def round_of(con: DuckDBPyConnection, city: City, beta: float, count: int) -> tu
         con.execute("CREATE OR REPLACE TABLE step AS SELECT unnest(ldp.privic_step(cell, getvariable('m'), "
                     f"stop := {city.ibu})) FROM reports")  # fmt: skip
         con.execute('SET VARIABLE m = (SELECT "next" FROM step)')
-        distance = "ldp.emd(list_transform(theta, lambda e: e.estimate), (SELECT p FROM truth), getvariable('m'))"
+        distance = (
+            "ldp.distance_between(list_transform(theta, lambda e: e.estimate), (SELECT p FROM truth), 'emd', getvariable('m'))"
+        )
         distances.append(frame(con, f"SELECT {distance} AS d FROM step")["d"][0])
     return distances, frame(con, "SELECT unnest(theta, recursive := true) FROM step")
 
@@ -173,8 +173,8 @@ def better_with_one(city: City, last: dict[float, np.ndarray]) -> Finding:
 def after(con: DuckDBPyConnection, paper: Reproduction, figure: str, published: float) -> None:
     """Estimate with methods beyond the paper from the reports of the last cycle alone, which are still in ``reports``."""
     for name in ("ibu", "ibu(stop='held_out')", "best"):
-        sql = ("SELECT ldp.emd(list_transform(e, lambda x: x.estimate), (SELECT p FROM truth), getvariable('drawn')) AS d FROM ("
-               f"SELECT {CALLS[name]} AS e FROM reports)")  # fmt: skip
+        sql = ("SELECT ldp.distance_between(list_transform(e, lambda x: x.estimate), (SELECT p FROM truth), 'emd', getvariable('drawn')) AS d "
+               f"FROM (SELECT {CALLS[name]} AS e FROM reports)")  # fmt: skip
         refused = refusal(con, sql)
         outcome = f"EMD {frame(con, sql)['d'][0]:.3f}" if refused == "not refused" else refused
         paper.findings.append(

@@ -104,15 +104,16 @@ def entropies(con: DuckDBPyConnection, paper: Reproduction, _: bool, city: City)
         measured = {}
         for name, sql in (("Blahut-Arimoto", city.channel(beta, 200)), ("Laplace", city.laplace(2 * beta))):
             con.execute(f"SET VARIABLE m = {sql}")
-            measured[name] = frame(con, "SELECT unnest(ldp.entropies(getvariable('m'), p)), "
-                                        f"unnest(ldp.rate_distortion(getvariable('m'), p, {beta})) FROM truth").row(0, named=True)  # fmt: skip
+            measured[name] = frame(con, f"SELECT unnest(ldp.information(getvariable('m'), p, {beta})) FROM truth").row(
+                0, named=True
+            )
         paper.findings.append(reveals_least(beta, measured))
 
 
 def reveals_least(beta: float, measured: dict[str, dict[str, float]]) -> Finding:
     """Return whether Blahut-Arimoto reveals about the least that its distortion allows, and leaves more uncertain than Laplace."""
     text = "; ".join(f"{name}: H(X) {e['entropy']:.3f}, H(X|Y) {e['residual_entropy']:.3f}, I {e['mutual_information']:.3f}, at least "
-                     f"{e['least_information']:.3f} for its distortion {e['distortion']:.2f}" for name, e in measured.items())  # fmt: skip
+                     f"{e['least_information']:.3f} for its distortion {e['average_distortion']:.2f}" for name, e in measured.items())  # fmt: skip
     ours, laplace = measured["Blahut-Arimoto"], measured["Laplace"]
     least = ours["mutual_information"] <= 1.02 * ours["least_information"]
     return Finding.checked(f"section 3.2, beta {beta}", "Blahut-Arimoto reveals the least for its distortion", text,
@@ -143,8 +144,8 @@ def against_laplace(con: DuckDBPyConnection, paper: Reproduction, full: bool, ci
                     "CREATE OR REPLACE TABLE reports AS SELECT ldp.perturb(value, getvariable('m')) AS cell FROM people"
                 )
                 for steps, stop in METHODS.items():
-                    distance = frame(con, f"SELECT ldp.emd(list_transform(ldp.ibu(cell, getvariable('m'), stop := {stop}), "
-                                          "lambda e: e.estimate), (SELECT p FROM truth), getvariable('m')) AS d FROM reports")["d"][0]  # fmt: skip
+                    distance = frame(con, f"SELECT ldp.distance_between(list_transform(ldp.ibu(cell, getvariable('m'), stop := {stop}), "
+                                          "lambda e: e.estimate), (SELECT p FROM truth), 'emd', getvariable('m')) AS d FROM reports")["d"][0]  # fmt: skip
                     points.append({"mechanism": f"{name}, {steps}", "beta": float(beta), "EMD": distance})
     rows, figure = pl.DataFrame(points), city.figures["utility"]
     paper.picture(f"Figure 3: utility, {city.name}", "Earth mover's distance to the truth, in cells.",

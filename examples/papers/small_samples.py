@@ -156,7 +156,7 @@ def errors(con: DuckDBPyConnection, methods: dict[str, str]) -> pl.DataFrame:
     tables = [pl.DataFrame({"run": np.arange(len(q)), "method": name, "q": q.tolist()}) for name, q in fits.items()]
     con.register("fitted", pl.concat(tables))
     con.execute("CREATE OR REPLACE TABLE estimates AS SELECT * FROM fitted")
-    return frame(con, "SELECT run, method, len(p) * ldp.mse(p, q) AS squared_error, ldp.js_divergence(p, q) AS js_divergence "
+    return frame(con, "SELECT run, method, len(p) * ldp.distance_between(p, q, 'mse') AS squared_error, ldp.distance_between(p, q, 'js_divergence') AS js_divergence "
                       "FROM estimates, truth")  # fmt: skip
 
 

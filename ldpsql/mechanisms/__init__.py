@@ -63,12 +63,10 @@ from ldpsql.mechanisms.families import (
     window,
 )
 from ldpsql.mechanisms.information import (
-    Entropies,
-    RateDistortion,
+    Information,
     RepeatedError,
-    entropies,
+    information_of,
     mutual_information,
-    rate_distortion,
     repeated_error,
 )
 from ldpsql.mechanisms.interior import check_values, least_information, least_loss
@@ -94,17 +92,17 @@ from ldpsql.reports import (
 __all__ = [
     "API_VERSION", "MARGIN", "MAX_VALUES", "MOST_VECTORS", "TOTAL", "UTF8", "ApproximateLdp", "BinBits", "BinReports",
     "CategoricalMechanism", "CellMechanism", "Certificate", "Channel", "Convolution", "Cost", "DenseChannel", "Distances",
-    "Domain", "DomainField", "Entropies", "Epsilon", "EpsilonField", "Grid", "GridMechanism", "Hadamard", "HashReports",
-    "IndependentBits", "IntervalMechanism", "InvalidParameter", "JointMechanism", "KeepOrSpread", "KeepOrWindow",
+    "Domain", "DomainField", "Epsilon", "EpsilonField", "Grid", "GridMechanism", "Hadamard", "HashReports",
+    "IndependentBits", "Information", "IntervalMechanism", "InvalidParameter", "JointMechanism", "KeepOrSpread", "KeepOrWindow",
     "KeyLaw", "KeyValueMechanism", "Levels", "ListedHashReports", "Mechanism", "MetricLdp", "MetricMechanism", "NoClaim",
     "NodeReports", "NotPrivate", "NumberField", "OrderedMechanism", "OrthogonalHash", "PairReports", "Parts",
     "PlanarMechanism", "PointsField", "PrefixReports", "Prefixes", "PriorField", "PriorMechanism", "PrivateHash",
-    "Product", "PureLdp", "RangeMechanism", "RateDistortion", "RepeatedError", "RepeatedHash", "RowMechanism",
+    "Product", "PureLdp", "RangeMechanism", "RepeatedError", "RepeatedHash", "RowMechanism",
     "SetReports", "ShareField", "SignMechanism", "SignReports", "SignedBits", "Strings", "Subsets", "SymbolReports",
     "UndrawnChannel", "Whole", "WholeField", "Window", "after", "best_squares", "best_tree", "cells", "certify",
     "certify_values", "check_values", "clamped_plane", "coarse_above", "counts_of_levels", "counts_of_squares",
-    "dimension", "entropies", "exp_below", "floor_mixing", "from_doubles", "hash_symbols", "highest_log_ratios",
-    "hookimpl", "is_prime", "least_information", "least_loss", "log_ratio", "mutual_information", "node_reports",
-    "over_one_denominator", "piece_readings", "pieces", "planar_channel", "prime_power", "rate_distortion", "reduced",
+    "dimension", "exp_below", "floor_mixing", "from_doubles", "hash_symbols", "highest_log_ratios",
+    "hookimpl", "information_of", "is_prime", "least_information", "least_loss", "log_ratio", "mutual_information",
+    "node_reports", "over_one_denominator", "piece_readings", "pieces", "planar_channel", "prime_power", "reduced",
     "repeated_error", "response_to", "rounding_readings", "roundings", "signs_in_blocks", "sql_cells", "window",
 ]  # fmt: skip

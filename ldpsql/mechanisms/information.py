@@ -21,21 +21,23 @@ _POWERS = np.arange(1, 8) / 8  # any power between 0 and 1 gives a valid bound; 
 
 
 @dataclass(frozen=True)
-class Entropies:
-    """Nats of uncertainty about a value before and after its report, and the difference: what a report reveals on average."""
+class Information:
+    """What one report reveals about a value on average.
+
+    Attributes:
+        entropy: nats of uncertainty about the value before its report.
+        residual_entropy: the same after it.
+        mutual_information: the difference.
+        average_distortion: the mean distance from value to report, None if reports are not values of the domain.
+        least_information: the least nats that a channel with this distortion can reveal, None without a slope.
+
+    """
 
     entropy: float
     residual_entropy: float
     mutual_information: float
-
-
-@dataclass(frozen=True)
-class RateDistortion:
-    """Mutual information in nats, average distortion, and the least information that a channel can have at that distortion."""
-
-    mutual_information: float
-    distortion: float
-    least_information: float
+    average_distortion: float | None
+    least_information: float | None
 
 
 @dataclass(frozen=True)
@@ -86,18 +88,30 @@ def mutual_information(mechanism: Mechanism, prior: NDArray[np.float64]) -> floa
     return float(shares @ (table * logs).sum(axis=1))
 
 
-def entropies(mechanism: Mechanism, prior: NDArray[np.float64]) -> Entropies:
-    """Return H(value), H(value | report) and I(value; report) in nats under a prior, shape (values,), scaled to sum to one.
+def information_of(mechanism: Mechanism, prior: NDArray[np.float64], beta: float | None = None) -> Information:
+    """Return what one report reveals under a prior, shape (values,), scaled to sum to one.
+
+    With a slope ``beta`` it has Blahut's lower bound: any channel with this distortion D has information at least
+    -beta D - sum_x pi(x) log A(x) - log max_y alpha(y), where A(x) = sum_y c(y) e^(-beta d(x,y)),
+    alpha(y) = sum_x pi(x) e^(-beta d(x,y)) / A(x), and c is any distribution: here that of the reports.
+    Source: Blahut 1972, theorem 6.
 
     Raises:
-        InvalidParameter: as `mutual_information`.
+        InvalidParameter: as `mutual_information`; with ``beta`` as `average_distortion`.
 
     """
     shares = _prior(mechanism, prior)
-    information = mutual_information(mechanism, prior)
     some = shares[shares > 0]
-    before = -float(some @ np.log(some))
-    return Entropies(before, max(0.0, before - information), information)
+    before, revealed = -float(some @ np.log(some)), mutual_information(mechanism, prior)
+    distortion = least = None
+    if beta is not None or _are_values(mechanism):
+        distortion = average_distortion(mechanism, prior)
+    if beta is not None and distortion is not None:
+        near = np.exp(-beta * _distortion(mechanism))
+        scale = near @ (shares @ _table(mechanism))
+        tilt = float(np.log(((shares / scale) @ near).max()))
+        least = max(0.0, -beta * distortion - float(shares @ np.log(scale)) - tilt)
+    return Information(before, max(0.0, before - revealed), revealed, distortion, least)
 
 
 def average_distortion(mechanism: Mechanism, prior: NDArray[np.float64]) -> float:
@@ -119,33 +133,16 @@ def _distortion(mechanism: Mechanism) -> NDArray[np.float64]:
         InvalidParameter: if the reports are not the values of the domain.
 
     """
-    certified = certify_values(mechanism)
-    values, reports = certified.values, certified.reports
-    if not isinstance(reports, Domain) or not values.values.equals(reports.values):
+    if not _are_values(mechanism):
         raise InvalidParameter(f"the reports of {mechanism.name} are not values of its domain", "distortion needs them to be")
+    certified = certify_values(mechanism)
     metric = getattr(certified.certificate.claimed, "metric", None)
-    return metric.matrix() if metric is not None else 1.0 - np.eye(len(values))
+    return metric.matrix() if metric is not None else 1.0 - np.eye(len(certified.values))
 
 
-def rate_distortion(mechanism: Mechanism, prior: NDArray[np.float64], beta: float) -> RateDistortion:
-    """Return mutual information and average distortion, with Blahut's lower bound at slope ``beta``.
-
-    Any channel with this distortion D has information at least -beta D - sum_x pi(x) log A(x) - log max_y alpha(y), where
-    A(x) = sum_y c(y) e^(-beta d(x,y)), alpha(y) = sum_x pi(x) e^(-beta d(x,y)) / A(x), and c is any distribution: here that of
-    the reports.
-    Source: Blahut 1972, theorem 6.
-
-    Raises:
-        InvalidParameter: as `average_distortion`.
-
-    """
-    shares = _prior(mechanism, prior)
-    near = np.exp(-beta * _distortion(mechanism))
-    scale = near @ (shares @ _table(mechanism))
-    distortion = average_distortion(mechanism, prior)
-    tilt = float(np.log(((shares / scale) @ near).max()))
-    least = -beta * distortion - float(shares @ np.log(scale)) - tilt
-    return RateDistortion(mutual_information(mechanism, prior), distortion, max(0.0, least))
+def _are_values(mechanism: Mechanism) -> bool:
+    certified = certify_values(mechanism)
+    return isinstance(certified.reports, Domain) and certified.values.values.equals(certified.reports.values)
 
 
 def repeated_error(mechanism: Mechanism, reports: int) -> RepeatedError:

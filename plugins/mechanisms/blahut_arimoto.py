@@ -24,12 +24,10 @@ from ldpsql.mechanisms import (
     NumberField,
     PriorField,
     PriorMechanism,
-    RateDistortion,
     WholeField,
     from_doubles,
     highest_log_ratios,
     hookimpl,
-    rate_distortion,
 )
 
 _RARE = 2.0**-40
@@ -105,10 +103,6 @@ class BlahutArimoto(PriorMechanism):
         """Return the channel in whole numbers."""
         claim = self.claim()
         return from_doubles(np.exp(self._logs()), claim.epsilon.value * claim.metric.nearest())
-
-    def bounds(self) -> RateDistortion:
-        """Return mutual information, average distortion, and the least information of any channel with that distortion."""
-        return rate_distortion(self, self.shares, float(self.beta))
 
 
 def tight_epsilon(logs: NDArray[np.float64], distances: NDArray[np.float64]) -> float:

@@ -204,18 +204,8 @@ SELECT unnest(ldp.diagnose(city, city())) FROM reports;
 SELECT estimator, error, std_error FROM ldp.compare_estimators(reports, city, city(), ['ibu', 'inv'], runs := 20);
 -- distance
 FROM ldp.distance(reports, city, city(), [0.5, 0.25, 0.25], by := region);
--- total_variation
-SELECT ldp.total_variation([0.5, 0.5], [0.7, 0.3]) AS distance;
--- js_divergence
-SELECT ldp.js_divergence([0.5, 0.5], [0.7, 0.3]) AS nats;
--- mse
-SELECT ldp.mse([0.5, 0.5], [0.7, 0.3]) AS error;
--- mae
-SELECT ldp.mae([0.5, 0.5], [0.7, 0.3]) AS error;
--- emd
-SELECT ldp.emd([0.5, 0.5, 0], [0, 0.5, 0.5]) AS positions;
--- wasserstein
-SELECT ldp.wasserstein([0.5, 0, 0, 0.5], [0, 0.5, 0.5, 0], age()) AS years;
+-- distance_between
+SELECT ldp.distance_between([0.5, 0, 0, 0.5], [0, 0.5, 0.5, 0], 'emd', age()) AS years;
 
 -- # Plan
 -- recommend
@@ -232,14 +222,8 @@ SELECT left(ldp.document(city()), 60) AS json;
 FROM ldp.channel(ldp.krr(1, ['yes', 'no']));
 -- audit
 FROM ldp.audit(city());
--- mutual_information
-SELECT ldp.mutual_information(city(), [0.5, 0.3, 0.2]) AS nats;
--- entropies
-SELECT unnest(ldp.entropies(city(), [0.5, 0.3, 0.2]));
--- average_distortion
-SELECT ldp.average_distortion(ldp.truncated_geometric(1, 0, 4), [0.2, 0.2, 0.2, 0.2, 0.2]) AS steps;
--- rate_distortion
-SELECT unnest(ldp.rate_distortion(ldp.truncated_geometric(1, 0, 4), [0.2, 0.2, 0.2, 0.2, 0.2], 1));
+-- information
+SELECT unnest(ldp.information(ldp.truncated_geometric(1, 0, 4), [0.2, 0.2, 0.2, 0.2, 0.2], beta := 1));
 -- repeated_error
 SELECT unnest(ldp.repeated_error(city(), 30));
 -- shuffled
