@@ -12,7 +12,7 @@ from ldpsql import Likelihood, Mechanism, Status
 from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable
 from ldpsql.estimators import Floats, folds, generator, maximum_likelihood, redrawn
 from ldpsql.functions import registry
-from ldpsql.inference.operators import KeepOrSpreadOperator, merged
+from ldpsql.inference.operators import KeepOrSpreadOperator, StepsOperator, merged
 from ldpsql.testing import DenseOperator, operator_of
 from tests import seeds
 
@@ -170,6 +170,22 @@ def test_blocks_that_are_merged_have_the_likelihood_of_equal_shares() -> None:
     assert exact.gap(theta).max() <= 1e-9
 
 
+@pytest.mark.parametrize("size", [1, 2, 10])
+@pytest.mark.parametrize("epsilon", [0.01, 1, 9])
+@pytest.mark.parametrize("name", ["square_wave", "piecewise"])
+def test_cumulative_sums_multiply_as_the_table_of_many_bins_also_in_blocks(name: str, epsilon: float, size: int) -> None:
+    bins = 600
+    op = operator_of(mechanism(f"{name}({epsilon}, 0, 1, bins={bins})"))
+    assert isinstance(op, StepsOperator)
+    joined = op if size == 1 else merged(op, np.arange(bins) // size)
+    table = op.matrix().reshape(bins // size, size, bins).mean(axis=1)
+    theta, w = RNG.dirichlet(np.ones(bins // size), (2, 3)), RNG.random((2, 3, bins))
+    assert joined.forward(theta) == pytest.approx(theta @ table, rel=1e-9, abs=0)
+    assert joined.forward(theta[0, 0]) == pytest.approx(theta[0, 0] @ table, rel=1e-9, abs=0)
+    assert joined.adjoint(w) == pytest.approx(w @ table.T, rel=1e-9, abs=0)
+    assert joined.matrix() == pytest.approx(table)
+
+
 def test_pool_shares_what_is_small_and_keeps_what_stands_out() -> None:
     op = krr(2.0, 100)
     theta = np.full(100, 0.5 / 97)
@@ -275,7 +291,7 @@ def test_the_correction_counts_equal_reports_once_as_it_would_one_by_one(second:
     hessian = sum(factor * np.einsum("i,j,k->ijk", s, s, s) for s in scores.T)
     both = sum(np.outer(inverse @ s, inverse @ s) for s in scores.T)
     expected = inverse @ (first - np.einsum("ijk,jk->i", hessian, both) / (2 * n**2)) / n
-    assert error(Likelihood(op, counts), theta, ridge, second) == pytest.approx(expected, rel=1e-9)
+    assert error(Likelihood(op, counts), theta, ridge, second) == pytest.approx(expected, rel=1e-9, abs=0)
 
 
 def test_only_the_printed_correction_moves_a_maximum_that_is_inside() -> None:

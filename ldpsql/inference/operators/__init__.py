@@ -2,7 +2,7 @@
 
 from ldpsql.channels import Floats, Ints
 from ldpsql.inference.operators.base import Ends, Operator, PairOperator, operator
-from ldpsql.inference.operators.dense import BlocksOperator, DenseOperator
+from ldpsql.inference.operators.dense import BlocksOperator, DenseOperator, StepsOperator
 from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.inference.operators.keep_or_spread import (
     KeepOrSpreadOperator,
@@ -33,6 +33,6 @@ __all__ = [
     "GeometricOperator", "Ints", "KeepOrSpreadOperator", "KeepOrWindowOperator", "KhatriRaoOperator", "KroneckerOperator",
     "LevelsOperator", "ListedOperator", "MergedOperator", "MergedSupportOperator", "MixedKeepOrSpreadOperator",
     "ObservedColumn", "Operator", "PairOperator", "PlaneOperator", "ProductOperator", "Ranges", "SignedOperator",
-    "SquareGeometricOperator", "StackOperator", "SupportOperator", "Unreported", "check_number", "collapsed", "merged",
-    "observed", "operator", "packed", "stacked",
+    "SquareGeometricOperator", "StackOperator", "StepsOperator", "SupportOperator", "Unreported", "check_number", "collapsed",
+    "merged", "observed", "operator", "packed", "stacked",
 ]  # fmt: skip

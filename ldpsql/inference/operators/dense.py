@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, BlockSigns, DenseChannel, Floats, TableChannel, signs_of
 from ldpsql.inference.operators.base import Operator, of_each, operator
@@ -39,6 +40,53 @@ class DenseOperator(Operator):
 @operator.register
 def _(channel: TableChannel) -> Operator:
     return DenseOperator(channel.probabilities())
+
+
+# Windows, as those of the square wave and the piecewise mechanism: products by cumulative sums.
+
+_MANY_REPORTS = 512  # from there on, cumulative sums are quicker than BLAS
+_MOST_STEPS = 5  # the first report, and two on each side of a window: it covers part of its first and of its last bin
+_LARGEST_RATIO = 1e4  # of chances: small ones would be lost in the rounding of sums with large ones
+
+
+class StepsOperator(DenseOperator):
+    """A table whose rows change at a few reports only: a product takes as long as the reports and values are many.
+
+    Args:
+        table: P(report | value).
+        places: the reports at which each row changes, shape (steps, inputs).
+        heights: by how much it changes there; before the first report, it is 0.
+
+    """
+
+    def __init__(self, table: Floats, places: NDArray[np.int64], heights: Floats) -> None:
+        super().__init__(table)
+        self._places, self._heights = places, heights
+
+    def forward(self, theta: Floats) -> Floats:
+        """Return P(report) under theta."""
+        places, rows = self._places.ravel(), theta.reshape(-1, self.inputs)
+        changes = np.empty((len(rows), self.outputs))
+        for changed, row in zip(changes, rows, strict=True):
+            changed[:] = np.bincount(places, (self._heights * row).ravel(), self.outputs)
+        return changes.cumsum(axis=-1).reshape(*theta.shape[:-1], self.outputs)
+
+    def adjoint(self, w: Floats) -> Floats:
+        """Return sum_z a_xz w_z."""
+        rest = w[..., ::-1].cumsum(axis=-1)[..., ::-1]  # the sum from each report on
+        return np.asarray(np.einsum("sx,...sx->...x", self._heights, rest[..., self._places]))
+
+
+def _tabulated(table: Floats) -> DenseOperator:
+    """Return the operator of a table, with cumulative sums if its rows have many reports and few steps."""
+    if table.shape[1] >= _MANY_REPORTS and table.max() <= _LARGEST_RATIO * table.min():
+        changes = np.diff(table, axis=1, prepend=0.0)
+        most = int(np.count_nonzero(changes, axis=1).max())
+        if most <= _MOST_STEPS:
+            places = np.argsort(changes == 0, axis=1, kind="stable")[:, :most]
+            heights = np.take_along_axis(changes, places, axis=1)
+            return StepsOperator(table, np.ascontiguousarray(places.T), np.ascontiguousarray(heights.T))
+    return DenseOperator(table)
 
 
 # Hadamard response with blocks, inverted as its authors do: the share of a value is a character of the reports of its block.
@@ -83,6 +131,6 @@ class BlocksOperator(DenseOperator):
 def _(channel: DenseChannel) -> Operator:
     table, signs = channel.probabilities(), signs_of(channel.weights())
     if signs is None:
-        return DenseOperator(table)
+        return _tabulated(table)
     weights = channel.weights()[0]
     return BlocksOperator(table, signs, int(weights.max() - weights.min()) / TOTAL)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import Floats
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import Operator, digest
-from ldpsql.inference.operators.dense import DenseOperator
+from ldpsql.inference.operators.dense import DenseOperator, StepsOperator
 from ldpsql.inference.operators.supports import SetOperator
 
 
@@ -102,9 +102,21 @@ class MergedDenseOperator(MergedOperator):
         return self._table.curvature(w, among)
 
 
+class MergedStepsOperator(MergedDenseOperator):
+    """Blocks of a table that has quicker products than the smaller table; this one is for curvatures."""
+
+    forward, adjoint = MergedOperator.forward, MergedOperator.adjoint
+
+
 @merged.register
 def _(op: DenseOperator, block: NDArray[np.int64]) -> MergedOperator:
     return MergedDenseOperator(op, block)
+
+
+@merged.register
+def _(op: StepsOperator, block: NDArray[np.int64]) -> MergedOperator:
+    few = 4 * (block.max() + 1) < op.inputs
+    return (MergedDenseOperator if few else MergedStepsOperator)(op, block)
 
 
 # Blocks of values under a channel whose reports support sets: pairs of blocks are compared, not pairs of values.
