@@ -132,7 +132,7 @@ def test_figure_1_wants_an_island_and_a_crowd(script: Any) -> None:
 def test_section_3_wants_the_least_information_for_the_distortion(
     script: Any, information: float, left: float, verdict: str
 ) -> None:
-    common = {"entropy": 4.0, "least_information": 1.0, "distortion": 2.0}
+    common = {"entropy": 4.0, "least_information": 1.0, "average_distortion": 2.0}
     measured = {
         "Blahut-Arimoto": {**common, "mutual_information": information, "residual_entropy": left},
         "Laplace": {**common, "mutual_information": 2.0, "residual_entropy": 2.0},
