@@ -182,6 +182,24 @@ def test_a_plugin_offers_a_database_whose_tables_are_published_at_once(people: s
     assert in_duck("FROM (SHOW TABLES)") == [("ldpsql_records",), ("others",), ("r",), ("seen",)]
 
 
+def test_tables_of_another_schema_are_other_tables(people: str, duck: str) -> None:
+    in_duck("CREATE TABLE r AS SELECT 'a' AS x, 'b' AS y; CREATE SCHEMA old; CREATE TABLE old.r AS SELECT 'c' AS y")
+    ledger = Ledger.open("ledger", Policy(epsilon_budget="1", privacy_unit="row"))
+    spent: Any = pytest.raises(BudgetExceeded)
+    runs = [("r", nullcontext()), ("main.r", spent), ("old.r", nullcontext()), ("old.r", spent)]
+    with duckdb.connect() as con:
+        for number, (table, outcome) in enumerate(runs):
+            charge = ldpsql.Charge(ledger, f"part {number}")
+            with outcome:
+                ldpsql.perturb_table(con, f"{duck}#{table}", f"{duck}#old.reports_{number}", {"y": CITY}, charge=charge)
+    assert in_duck("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'old' ORDER BY ALL") == [
+        ("ldpsql_records",),
+        ("r",),
+        ("reports_0",),
+        ("reports_2",),
+    ]
+
+
 def test_a_change_is_seen_where_nobody_knows_when_a_table_was_changed(people: str, duck: str) -> None:
     in_duck("CREATE TABLE r AS SELECT 'a' AS city")
     database = database_at(f"{duck}#r")
