@@ -103,15 +103,15 @@ def information_of(mechanism: Mechanism, prior: NDArray[np.float64], beta: float
     shares = _prior(mechanism, prior)
     some = shares[shares > 0]
     before, revealed = -float(some @ np.log(some)), mutual_information(mechanism, prior)
-    distortion = least = None
-    if beta is not None or _are_values(mechanism):
-        distortion = average_distortion(mechanism, prior)
-    if beta is not None and distortion is not None:
-        near = np.exp(-beta * _distortion(mechanism))
-        scale = near @ (shares @ _table(mechanism))
-        tilt = float(np.log(((shares / scale) @ near).max()))
-        least = max(0.0, -beta * distortion - float(shares @ np.log(scale)) - tilt)
-    return Information(before, max(0.0, before - revealed), revealed, distortion, least)
+    after = max(0.0, before - revealed)
+    if beta is None:
+        distortion = average_distortion(mechanism, prior) if _are_values(mechanism) else None
+        return Information(before, after, revealed, distortion, None)
+    distortion, near = average_distortion(mechanism, prior), np.exp(-beta * _distortion(mechanism))
+    scale = near @ (shares @ _table(mechanism))
+    tilt = float(np.log(((shares / scale) @ near).max()))
+    least = -beta * distortion - float(shares @ np.log(scale)) - tilt
+    return Information(before, after, revealed, distortion, max(0.0, least))
 
 
 def average_distortion(mechanism: Mechanism, prior: NDArray[np.float64]) -> float:

@@ -10,7 +10,7 @@
 -- @given STRUCT: a condition on columns of the mechanism, such as `{city: 'Lima', age: {low: 18, high: 65}}`; `margin` takes a list of names of columns
 -- @versus any: the condition, or for `outcome` the value, to compare with
 -- @p list: shares, or an estimate
--- @q list: the other shares; in `quantile` a share between 0 and 1
+-- @q list: the other shares, or an estimate; in `quantile` a share between 0 and 1
 -- @prior DOUBLE[]: a distribution over the values, a share for each
 -- @by column: after `FROM`, the column of groups, or a STRUCT of several: the result begins with them, by their names
 -- @grid STRUCT: a grid, as `ldp.grid` makes it
@@ -49,7 +49,7 @@
 -- @numbers BOOLEAN: whether the perturbed column is a number with one coefficient, instead of one for each value
 -- @interactions BOOLEAN: whether to add products of the perturbed and the raw columns
 -- @estimators VARCHAR[]: the estimators to compare
--- @metric VARCHAR: `'mae'`, `'mse'`, `'total_variation'` or `'wasserstein'`; for `compare_estimators` also `'mean'` or `'variance'`, for `distance` also `'emd'` or `'js_divergence'`
+-- @metric VARCHAR: `'mae'`, `'mse'`, `'total_variation'` or `'wasserstein'`; for `compare_estimators` also `'mean'` or `'variance'`, for `distance` and `distance_between` also `'emd'` or `'js_divergence'`
 -- @shares list: a share for each value, or rows with a value and its share, such as `(SELECT list(c) FROM census AS c)` in an aggregate
 -- @runs INTEGER: the number of simulations
 -- @power DOUBLE: the power of the distance, 1 or more
@@ -60,7 +60,7 @@
 -- @width INTEGER: the cells in a row of a grid
 -- @epsilon DOUBLE: the epsilon of a row
 -- @tables VARCHAR[][]: the tables to plan for, each a list of columns; the table of all columns by default
--- @beta DOUBLE: how fast the probability of a report falls with its distance
+-- @beta DOUBLE: how fast the probability of a report falls with its distance; in `information` the slope of the bound
 -- @delta DOUBLE: the probability that the central epsilon may be exceeded
 -- @name VARCHAR: the name under which the mechanism is stored
 -- @replace BOOLEAN: whether another mechanism may lose its name

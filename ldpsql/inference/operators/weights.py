@@ -189,6 +189,6 @@ def _factor(information: Floats) -> Floats | None:
 def _tangent_spectrum(information: Floats) -> tuple[Floats, Floats]:
     """Return the eigenvalues that are clearly not zero, and their vectors, among directions that sum to zero."""
     centred = information - information.mean(axis=0)
-    eigenvalues, vectors = np.linalg.eigh(centred - centred.mean(axis=1)[:, None])
+    eigenvalues, vectors = np.linalg.eigh(centred - centred.mean(axis=1, keepdims=True))
     kept = eigenvalues > 1e-10 * max(eigenvalues[-1], 1e-300)
     return eigenvalues[kept], vectors[:, kept]
