@@ -659,7 +659,8 @@ def test_a_connection_that_was_opened_before_estimates_the_same_from_hashed_repo
 ) -> None:
     reports = "SELECT ldp.perturb(i % 9, ldp.olh(1, range(9), seeds := 'private')) AS r FROM range(5000) t(i)"
     con.execute(f"COPY ({reports}) TO '{tmp_path / 'r.parquet'}'")
-    assert run(_COUNTED_BEFORE.format(tmp_path / "r.parquet")).strip() == "True 5000"
+    printed = run(_COUNTED_BEFORE.format(tmp_path / "r.parquet"))  # on a busy machine, after a progress bar of DuckDB
+    assert printed.split()[-2:] == ["True", "5000"]
 
 
 def test_results_and_refusals_of_functions_in_python_do_not_mix_between_threads(con: DuckDBPyConnection) -> None:
