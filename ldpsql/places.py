@@ -28,6 +28,8 @@ _WEB = ("http", "https")
 _EXTENSIONS = dict.fromkeys((*_WEB, "s3", "s3a", "s3n", "gs", "gcs", "r2", "hf"), "httpfs") | dict.fromkeys(
     ("az", "azure", "abfs", "abfss"), "azure"
 )  # of DuckDB, by scheme
+DATABASES = ("postgresql", "postgres", "sqlite", "snowflake", "bigquery")  # schemes of databases that ldpsql opens itself
+SCHEMES = frozenset({"file", *_EXTENSIONS, *DATABASES})  # none of these can be a plugin's
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "http": "aiohttp", "https": "aiohttp"}  # of fsspec
 
 

@@ -95,6 +95,12 @@ class BadName(Whisper):
     name = "Drop Table"
 
 
+class Store:
+    """Looks like a database."""
+
+    store = None
+
+
 WRONG: dict[str, tuple[dict[str, Callable[..., Any]], str]] = {
     "raises": ({"ldpsql_mechanisms": misbehave}, "raised RuntimeError: the disk is on fire"),
     "returns no list": ({"ldpsql_mechanisms": lambda: Whisper}, "must return a list"),
@@ -105,6 +111,9 @@ WRONG: dict[str, tuple[dict[str, Callable[..., Any]], str]] = {
     "takes a bad name": ({"ldpsql_mechanisms": lambda: [BadName]}, "lowercase name"),
     "takes a name": ({"ldpsql_mechanisms": lambda: [TakesKrr]}, "offered by both ldpsql.plugins.mechanisms.krr and bad"),
     "offers one twice": ({"ldpsql_mechanisms": lambda: [Whisper, Whisper]}, "offers the name 'whisper' twice"),
+    "takes a database": ({"ldpsql_databases": lambda: [("sqlite", Store)]}, "the database 'sqlite' of bad already exists"),
+    "takes files": ({"ldpsql_databases": lambda: [("s3", Store)]}, "the database 's3' of bad already exists"),
+    "takes a scheme that none writes": ({"ldpsql_databases": lambda: [("Duck", Store)]}, "not a scheme of addresses"),
     "is half good": ({"ldpsql_mechanisms": lambda: [Whisper], "ldpsql_estimators": lambda: 3}, "must return a list"),
 }
 

@@ -22,14 +22,14 @@ from ldpsql.domains.columns import plain
 from ldpsql.engine.identity import Identity
 from ldpsql.errors import DestinationRefused, InvalidParameter, LdpError, OtherMechanism, SourceRefused, UnfinishedRun
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.places import Place
+from ldpsql.places import DATABASES, Place
 from ldpsql.registry.agreement import agree, of_text
 from ldpsql.registry.fingerprint import fingerprint
 from ldpsql.registry.registry import registry
 from ldpsql.reports import HashReports, SetReports, SymbolReports
 
 _TYPED = "cast it in a view: CREATE VIEW readable AS SELECT amount::double precision AS amount, city::text AS city FROM people"
-_BUILT_IN = {"postgresql": PostgreSQL, "postgres": PostgreSQL, "sqlite": SQLite, "snowflake": Snowflake, "bigquery": BigQuery}
+_BUILT_IN = dict(zip(DATABASES, (PostgreSQL, PostgreSQL, SQLite, Snowflake, BigQuery), strict=True))
 
 
 def is_address(given: object) -> bool:
@@ -46,7 +46,9 @@ def database_at(address: str) -> Database:
     """
     kind = _kind(address)
     if kind is None:
-        raise InvalidParameter("nothing here opens databases of this scheme", f"one of {', '.join(_BUILT_IN)}")
+        raise InvalidParameter(
+            "nothing here opens databases of this scheme", f"one of {', '.join((*_BUILT_IN, *registry().databases))}"
+        )
     return kind(address)
 
 

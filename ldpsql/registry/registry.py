@@ -29,6 +29,7 @@ from ldpsql.mechanisms.calls import bind, read_call
 from ldpsql.mechanisms.identity import refuse_overrides
 from ldpsql.mechanisms.parts import Nested, read_by
 from ldpsql.mechanisms.spec import Spec
+from ldpsql.places import SCHEMES, Place
 from ldpsql.registry import discovery, documents, hookspecs
 from ldpsql.registry.constructors import constructor
 from ldpsql.registry.discovery import Plugin
@@ -282,7 +283,11 @@ class Registry:
             raise NameClash(f"{plugin.name} offers the name '{min(clash)}' twice")
         commands = self._commands_of(plugin)
         dialects = self._pairs_of(plugin, "dialect", self.dialects, "a name and a compiler of Ibis", "to_sqlglot")
-        databases = self._pairs_of(plugin, "database", self.databases, "a scheme and a class derived from Database", "store")
+        databases = self._pairs_of(
+            plugin, "database", dict.fromkeys(SCHEMES) | self.databases, "a scheme and a class derived from Database", "store"
+        )
+        if wrong := [scheme for scheme in databases if Place.of(f"{scheme}://table").scheme != scheme]:
+            raise PluginError(f"{wrong[0]!r} is not a scheme of addresses: it needs two or more lowercase letters")
         made = {name: constructor(name, kind, trusted=plugin.built_in) for name, kind in mechanisms.items()}
         self.mechanisms |= mechanisms
         self.constructors |= made
