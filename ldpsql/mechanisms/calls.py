@@ -117,7 +117,7 @@ def bind(cls: type[Spec], arguments: list[Any], keywords: Mapping[str, Any]) -> 
         InvalidSpec: if there are more values than parameters, or two for one parameter.
 
     """
-    names, keywords = [p.name for p in cls.parameters()], cls.arranged(keywords)
+    names, keywords = [p.name for p in cls.parameters()] if arguments else [], cls.arranged(keywords)
     if len(arguments) > len(names) or set(names[: len(arguments)]) & set(keywords):
         raise InvalidSpec(f"{cls.name} was given too many values", cls.signature())
     values = {**dict(zip(names, arguments, strict=False)), **keywords}
