@@ -21,6 +21,36 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         'Referenced column "epsilon"',
         "named arguments are written with :=, such as epsilon := ...",
     ),
+    "an equals sign for the name of a distance": (
+        "SELECT ldp.distance_between([0.5, 0.5], [0.4, 0.6], metric = 'emd')",
+        'Referenced column "metric"',
+        "named arguments are written with :=, such as metric := ...",
+    ),
+    "an equals sign before a keyword of SQL": (
+        "FROM ldp.estimate(reports, city, by = 'age')",
+        'syntax error at or near "="',
+        "named arguments are written with :=, such as by := ...",
+    ),
+    "an equals sign for a list": (
+        "FROM ldp.perturb_rows(people, {city: city()}, keep = ['age'])",
+        "can't be cast to the destination type VARCHAR[]",
+        "named arguments are written with :=, such as keep := ...",
+    ),
+    "a column and its mechanism without braces": (
+        "FROM ldp.perturb_rows(people, city, city())",
+        'Referenced column "city"',
+        "columns stand in braces, each with its mechanism",
+    ),
+    "a column that equals its mechanism": (
+        "FROM ldp.perturb_rows(people, city = city())",
+        'Referenced column "city"',
+        "columns stand in braces, each with its mechanism",
+    ),
+    "rows in the place of a value": (
+        "SELECT ldp.perturb_rows(people, {city: city()})",
+        "is a table function but it was used as a scalar function",
+        "write it after FROM",
+    ),
     "a misspelt table as a string": ("FROM ldp.estimate('report', city)", 'Did you mean "reports"', 'Did you mean "reports"'),
     "no mechanism": (
         "SELECT ldp.perturb(city) FROM people",

@@ -19,7 +19,12 @@ _MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist"
 _NO_OVERLOAD = re.compile(r"Macro \w+\(\) does not support the supplied arguments")
 _CANDIDATE = re.compile(r"Macro (\w+)\(\) does not support .*?Candidate macros:\n\t([^\n]+)", re.DOTALL)
 _OPTION = re.compile(r"\b(deadline|stop|confidence|intervals|misfit|tolerance|max_iterations)\s*:?=", re.IGNORECASE)
-_NOT_FOUND = re.compile(r"Referenced column \"(\w+)\"|has multiple\b.* that match the supplied arguments", re.DOTALL)
+_NOT_FOUND = re.compile(
+    r"Referenced column \"(\w+)\"|has multiple\b.* that match the supplied arguments"
+    r"|at or near \"=\"|can't be cast to the destination type VARCHAR\[\]",
+    re.DOTALL,
+)
+_NO_BRACES = re.compile(r"\bldp\.perturb_rows\s*\([^,;()]+,\s*\w+\s*[=,]", re.IGNORECASE)
 _ARGUMENT = re.compile(r"\b(\w+) := ")
 _NO_TABLE = re.compile(r"Table with name \"?(.+?)\"? does not exist")
 _KEEP = re.compile(r"\bkeep\s*:?=", re.IGNORECASE)
@@ -43,6 +48,10 @@ _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
     'Function "read_': (
         "a call stands in the place of a table",
         "write the path itself, such as FROM ldp.estimate('reports.csv', city, city())",
+    ),
+    "is a table function but it was used as a scalar function": (
+        "a function that returns rows stands in the place of a value",
+        "write it after FROM, such as FROM ldp.perturb_rows(people, {city: city()})",
     ),
     'is a Macro Function. "DISTINCT", "FILTER"': (
         "DuckDB allows DISTINCT, FILTER and ORDER BY only in its own aggregates",
@@ -103,9 +112,11 @@ def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
         return Failure("LDP903", *explained, 1)
     message = without_values(error, typed)
     if message is None:
-        return Failure("LDP901", *withheld_message(error), 1)
+        withheld, hint = withheld_message(error)
+        return Failure("LDP901", withheld, _about_an_equals_sign(str(error), typed) or hint, 1)
     hint = _about_a_plugin(str(error)) or _about_an_option(message, typed) or _about_the_mechanism(str(error), typed)
-    hint = hint or _about_a_folder(str(error)) or _about_an_equals_sign(message, typed) or _about_arguments(str(error), typed)
+    hint = hint or _about_a_folder(str(error)) or _about_braces(message, typed)
+    hint = hint or _about_an_equals_sign(message, typed) or _about_arguments(str(error), typed)
     return Failure("LDP903", message, hint or "DuckDB's own words about the statement", 1)
 
 
@@ -128,6 +139,13 @@ def _about_a_folder(message: str) -> str:
     """Return how to name a folder if one has the name of the missing table, else nothing."""
     name = missing[1] if (missing := _NO_TABLE.search(message)) else ""
     return f"a folder is written with a slash, '{name}/': without one, only a table is meant" if isdir(name) else ""
+
+
+def _about_braces(message: str, typed: str) -> str:
+    """Return how to name the columns of a table that is to be perturbed if one stands outside of braces, else nothing."""
+    if not _NOT_FOUND.search(message) or not _NO_BRACES.search(typed):
+        return ""
+    return "columns stand in braces, each with its mechanism: FROM ldp.perturb_rows(people, {city: city()})"
 
 
 def _about_an_equals_sign(message: str, typed: str) -> str:
