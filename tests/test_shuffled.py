@@ -46,11 +46,20 @@ def test_the_bound_agrees_with_published_figures() -> None:
         assert divergence(clones, high, reports, up=True) <= delta < divergence(clones, low, reports, up=False)
 
 
-def test_more_reports_never_reveal_more() -> None:
-    bounds = [shuffled(krr(2, 10), reports=10**k, delta=1e-9).epsilon for k in range(1, 5)]
+@pytest.mark.parametrize("size", [2, 10])
+def test_more_reports_never_reveal_more(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ldpsql.privacy.shuffling._MOST_COINS", 300)  # from there on the law of fewer is taken
+    bounds = [shuffled(krr(2, size), reports=reports, delta=1e-9).epsilon for reports in (10, 100, 300, 1000, 10**4)]
     assert bounds == sorted(bounds, reverse=True)
     assert bounds[0] <= 2
-    assert bounds[-1] < 0.12
+    assert bounds[-1] < (0.12 if size == 10 else 0.16)
+
+
+@pytest.mark.parametrize("spec", ["krr(1, ['no', 'yes'])", "krr(4, ['no', 'yes'])", "stochastic_rounding(0.3, 0, 1, 16)"])
+def test_of_two_reports_the_bound_is_almost_what_an_attacker_reaches_who_knows_all_others(spec: str) -> None:
+    few, many = (shuffled(mechanism(spec), reports=reports, delta=1e-6) for reports in (1000, 10**6))
+    assert few.epsilon_at_least <= few.epsilon < 1.006 * few.epsilon_at_least
+    assert many.epsilon_at_least <= many.epsilon < 1.015 * many.epsilon_at_least
 
 
 def test_every_mechanism_has_a_bound_of_at_most_its_local_epsilon(con: DuckDBPyConnection) -> None:

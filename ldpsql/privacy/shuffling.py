@@ -10,13 +10,16 @@ Sources: Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021, and "S
 SODA 2023, whose bound is the case b = (p - 1) / (p + 1), without a common kind; Wang et al., "Privacy amplification via
 shuffling: unified, simplified, and tightened", VLDB 2024, for p and b. That paper counts the common kind together with all
 other reports. Here it has a count of its own, as few reports may otherwise reveal more than the bound.
+
+Of two possible reports, only the number of the second one is left to see: a sum of coins, whose law is computed. See `Coins`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import singledispatch
+from itertools import pairwise
 from math import exp
 from typing import Any, NamedTuple
 
@@ -32,6 +35,9 @@ _BLOCKS = (2000, 24)  # of the numbers of reports of the second and the third ki
 _ROUNDING = 1e-9
 _DOUBT = 2e-15  # of a computed delta, and this share of it
 _DOUBTFUL_SHARE = 1e-6
+_MOST_COINS = 10**7
+_SPLITS = 50  # of people into those of the one and of the other probability, while one of these is rare
+_PMF = 1e-11  # relative error of the law of so many coins: those of two binomial laws were at most 3e-12
 _APART = 1e-5  # relative: how far the bound lies from where delta crosses
 
 
@@ -68,8 +74,13 @@ def central(channel: ChannelOf[Any], reports: int, delta: float) -> Central:
         return Central(0.0, 0.0, 0.0)
     local = log_ratio(witness.ratio)
     difference = variation(channel) or (witness.ratio - 1) / (witness.ratio + 1)  # the largest that the ratio allows
-    above = _crossing([hiding(witness.ratio, difference)], reports, delta * (1 - _DOUBTFUL_SHARE) - _DOUBT, local, up=True)
-    below = _crossing([*_seen(channel)], reports, delta, local, up=False)
+    hidden, seen, doubted = hiding(witness.ratio, difference), list(_seen(channel)), delta * (1 - _DOUBTFUL_SHARE) - _DOUBT
+    above = _crossing(lambda epsilon: divergence(hidden, epsilon, reports, up=True), doubted, local)
+    if isinstance(channel, TableChannel) and channel.outputs == 2:
+        above = min(above, _crossing(Coins.of(channel, reports).divergence, doubted, local))
+    below = _crossing(
+        lambda epsilon: max((divergence(kinds, epsilon, reports, up=False) for kinds in seen), default=0.0), delta, local
+    )
     return Central(min(above * (1 + _APART), local), below * (1 - _APART), local)
 
 
@@ -81,16 +92,16 @@ def hiding(ratio: Fraction, difference: Fraction) -> Kinds:
     return Kinds(*(tuple(float(p) for p in chances) for chances in zip(*kinds, strict=True)))
 
 
-def _crossing(views: list[Kinds], reports: int, delta: float, local: float, *, up: bool) -> float:
-    """Return the epsilon between 0 and ``local`` at which delta falls below this one in all views."""
+def _crossing(divergence: Callable[[float], float], delta: float, local: float) -> float:
+    """Return the epsilon between 0 and ``local`` at which a falling divergence is this delta."""
     from scipy.optimize import brentq  # noqa: PLC0415  # slow to import
 
     def excess(epsilon: float) -> float:
-        return max((divergence(kinds, epsilon, reports, up=up) for kinds in views), default=0.0) / delta - 1
+        return divergence(epsilon) / delta - 1
 
-    if excess(0.0) <= 0:
+    if delta > 0 and excess(0.0) <= 0:
         return 0.0
-    return float(brentq(excess, 0.0, local, xtol=_APART * 1e-3, rtol=_APART / 4)) if excess(local) < 0 else local
+    return float(brentq(excess, 0.0, local, xtol=_APART * 1e-3, rtol=_APART / 4)) if delta > 0 and excess(local) < 0 else local
 
 
 def divergence(kinds: Kinds, epsilon: float, reports: int, *, up: bool) -> float:
@@ -145,6 +156,59 @@ class _Blocks(NamedTuple):
     def ends(self, *, up: bool) -> Floats:
         """Return the end of each block that bounds a falling function from above, or from below."""
         return self.first if up else self.last
+
+
+class Coins(NamedTuple):
+    """The number of second reports among those of everybody else, of channels with two reports, for splits of the people.
+
+    A divergence is convex in each probability of a second report, so it is largest if everybody has the least or the largest
+    one. It never grows with another person, whose report is noise on the number. So people of whom at least k have the one
+    probability and at least m the other reveal at most what k and m people do: a split stands for all those up to the next.
+    """
+
+    least: float
+    largest: float
+    laws: list[Floats]
+    doubt: float
+
+    @classmethod
+    def of(cls, channel: TableChannel, reports: int) -> Coins:
+        """Return the numbers for this many reports, or for fewer, which reveal more."""
+        from scipy.stats import binom  # noqa: PLC0415  # slow to import
+
+        second = channel.rows(np.arange(channel.inputs, dtype=np.int32))[:, 1] / float(TOTAL)
+        least, largest = float(second.min()), float(second.max())
+        others = min(reports, _MOST_COINS) - 1
+        half = (others + 1) / 2 * np.linspace(0, 1, _SPLITS + 1) ** 1.5  # closer where the largest divergence mostly is
+        splits = np.unique(np.concatenate([half, others + 1 - half]).astype(np.int64))
+        laws, doubt = [], 0.0
+        for k, beyond in pairwise(splits):
+            parts = [binom.pmf(_likely(people, p), people, p) for people, p in ((k, least), (others + 1 - beyond, largest))]
+            size = len(parts[0]) + len(parts[1]) - 1
+            law = np.fft.irfft(np.prod([np.fft.rfft(part, 2 * size) for part in parts], axis=0), 2 * size)[:size]
+            laws.append(np.pad(np.maximum(law, 0.0), 1))
+            # of a discrete Fourier transform: Higham, "Accuracy and Stability of Numerical Algorithms", theorem 24.2
+            rounding = 8 * np.finfo(float).eps * np.log2(4 * size) * np.sqrt(np.prod([part @ part for part in parts]))
+            doubt = max(doubt, size * float(rounding) + 4 * _OUTSIDE)
+        return cls(least, largest, laws, doubt)
+
+    def divergence(self, epsilon: float) -> float:
+        """Return a bound from above of the sum of max(0, P - e^epsilon Q) over the numbers of second reports of all people."""
+        grown = exp(epsilon)
+        both = np.array([(self.largest, self.least), (self.least, self.largest)])
+        own, other = both[:, 0], both[:, 1]
+        apart = np.stack([own - grown * other, 1 - own - grown * (1 - other)], axis=1)
+        apart += _PMF * abs(apart)
+        sums = [np.maximum(more * law[:-1] + less * law[1:], 0.0).sum() for law in self.laws for more, less in apart.tolist()]
+        return float(max(sums)) + (1 + grown) * self.doubt
+
+
+def _likely(people: int, p: float) -> Floats:
+    """Return almost all numbers of successes in some trials."""
+    from scipy.stats import binom  # noqa: PLC0415  # slow to import
+
+    low, high = binom.ppf(_OUTSIDE, people, p), people - binom.ppf(_OUTSIDE, people, 1 - p)
+    return np.arange(max(low, 0), high + 1)
 
 
 @singledispatch

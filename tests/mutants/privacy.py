@@ -216,6 +216,13 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/privacy/shuffling.py",
+        "others = min(reports, _MOST_COINS) - 1",
+        "others = min(reports, _MOST_COINS)",
+        "everybody hides among one person more than there are",
+        "tests/laws/test_privacy.py::test_no_data_set_of_few_shuffled_reports_reveals_more_than_the_central_epsilon",
+    ),
+    Mutant(
+        "ldpsql/privacy/shuffling.py",
         "return Central(min(above * (1 + _APART), local), below * (1 - _APART), local)",
         "return Central(min(below * (1 + _APART), local), below * (1 - _APART), local)",
         "the lower bound is stated as the central epsilon",
