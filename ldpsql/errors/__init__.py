@@ -522,8 +522,8 @@ class OtherMechanism(DataError):
 class MechanismUnrecorded(DataError):
     """No mechanism was passed, and the reports do not say which one drew them.
 
-    Cause: The table or the file has no record of the mechanism, such as CSV, or its domain is too long to be recorded and
-    nothing here declares it.
+    Cause: The table or the file has no record of the mechanism, such as reports of ``ldp.perturb`` alone or in CSV files,
+    or its domain is too long to be recorded and nothing here declares it.
     Remedy: Pass the mechanism that drew the reports, or declare it in ``ldpsql.toml``.
     """
 

@@ -33,7 +33,7 @@ _RECORDED = re.compile(rf'"({RECORD}(?:[^"]|"")*)"')
 _FIELD = re.compile(rf'[(,] ?(?:(\w+)|"((?:[^"]|"")*)") STRUCT\({_RECORDED.pattern} ')
 _SAID = 200  # characters of a mechanism in a message
 _UNRECORDED = "nothing says which mechanism drew these reports"
-_NAME_IT = "pass the mechanism that drew them, on the command line with -m"
+_NAME_IT = "pass the mechanism that drew them, such as ldp.estimate(reports, city, m), on the command line with -m"
 
 Fingerprints: TypeAlias = frozenset[str]  # lines of text, one for each mechanism that drew reports of a column
 NONE: Fingerprints = frozenset()
@@ -184,7 +184,8 @@ def recorded(fingerprints: Fingerprints | None) -> Mechanism:
 
     """
     if not fingerprints:
-        raise MechanismUnrecorded(_UNRECORDED, f"{_NAME_IT}; CSV files lose the record, Parquet keeps it")
+        kept = "ldp.perturb_rows and Parquet files record it, ldp.perturb by itself and CSV files do not"
+        raise MechanismUnrecorded(_UNRECORDED, f"{_NAME_IT}; {kept}")
     if several(fingerprints):
         raise OtherMechanism("several mechanisms drew these reports", "estimate the reports of each by themselves")
     candidates = chain(map(written_mechanism, sorted(fingerprints)), _named_here())

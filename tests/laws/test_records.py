@@ -348,7 +348,7 @@ def test_a_text_file_of_recorded_reports_is_refused_with_the_remedy(tmp_path: Pa
         con.execute(f"CREATE TABLE reports AS FROM ldp.perturb_rows(people, {{x: ldp.{mechanism}}})")
         con.execute(f"COPY reports TO '{tmp_path}/r.csv'")
         answer = "key_value" if "pckv" in mechanism else "estimate"
-        with pytest.raises(duckdb.Error, match=r"LDP409.*CSV files lose the record, Parquet keeps it"):
+        with pytest.raises(duckdb.Error, match=r"LDP409.*Parquet files record it, ldp.perturb by itself and CSV files do not"):
             con.execute(f"SELECT ldp.{answer}(x) FROM '{tmp_path}/r.csv'")
         with pytest.raises(duckdb.Error, match=r"LDP401.*such as CSV made of recorded reports. Hint: write Parquet"):
             con.execute(f"SELECT ldp.{answer}(x, ldp.{mechanism}) FROM '{tmp_path}/r.csv'")
