@@ -46,6 +46,11 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         'Referenced column "city"',
         "columns stand in braces, each with its mechanism",
     ),
+    "an expression as the key of groups without a mechanism": (
+        "FROM ldp.estimate(reports, city, by := age // 10)",
+        "Could not convert string 'age'",
+        "with an expression as the key, pass the mechanism too",
+    ),
     "rows in the place of a value": (
         "SELECT ldp.perturb_rows(people, {city: city()})",
         "is a table function but it was used as a scalar function",
@@ -199,6 +204,15 @@ def test_a_mistake_is_answered_in_one_sentence_with_a_remedy(plain: DuckDBPyConn
         assert f"`{shown}`" in TUTORIAL  # says what to do
     answer = failure(refused.value, statement)
     assert remedy in f"{answer.message}\n{answer.hint}"
+
+
+def test_a_function_as_the_key_without_a_mechanism_is_answered_with_one(plain: DuckDBPyConnection) -> None:
+    statement = "FROM ldp.estimate(reports, city, by := floor(age))"
+    with pytest.raises(duckdb.BinderException) as refused:
+        plain.execute(statement)
+    assert (shown := 'function call "floor(STRING_LITERAL)"') in str(refused.value)
+    assert f"`{shown}`" in TUTORIAL
+    assert "with an expression as the key, pass the mechanism too" in failure(refused.value, statement).hint
 
 
 def test_a_folder_without_a_slash_is_answered_with_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

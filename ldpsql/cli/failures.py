@@ -28,6 +28,8 @@ _NO_BRACES = re.compile(r"\bldp\.perturb_rows\s*\([^,;()]+,\s*\w+\s*[=,]", re.IG
 _ARGUMENT = re.compile(r"\b(\w+) := ")
 _NO_TABLE = re.compile(r"Table with name \"?(.+?)\"? does not exist")
 _KEEP = re.compile(r"\bkeep\s*:?=", re.IGNORECASE)
+_NO_COLUMN = re.compile(r"\(STRING_LITERAL|Could not convert string '(\w+)' to ")  # a column where nothing is read yet
+_BY = re.compile(r"\bldp\.\w+\s*\([^;]*\bby\s*:=([^;]*)", re.IGNORECASE)
 _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
     "unordered_map::at": (
         "DuckDB cannot run this statement",
@@ -113,7 +115,8 @@ def _of_duckdb(error: duckdb.Error, typed: str) -> Failure:
     message = without_values(error, typed)
     if message is None:
         withheld, hint = withheld_message(error)
-        return Failure("LDP901", withheld, _about_an_equals_sign(str(error), typed) or hint, 1)
+        better = _about_an_equals_sign(str(error), typed) or _about_the_mechanism(str(error), typed)
+        return Failure("LDP901", withheld, better or hint, 1)
     hint = _about_a_plugin(str(error)) or _about_an_option(message, typed) or _about_the_mechanism(str(error), typed)
     hint = hint or _about_a_folder(str(error)) or _about_braces(message, typed)
     hint = hint or _about_an_equals_sign(message, typed) or _about_arguments(str(error), typed)
@@ -129,10 +132,13 @@ def _about_an_option(message: str, typed: str) -> str:
 
 
 def _about_the_mechanism(message: str, typed: str) -> str:
-    """Return which argument is missing if a table function was called with a condition and no mechanism, else nothing."""
-    if not _NO_OVERLOAD.search(message) or "reports, report, m BLOB" not in message or not _KEEP.search(typed):
+    """Return which argument is missing if a table function got a condition or an expression but no mechanism, else nothing."""
+    no_keep = _NO_OVERLOAD.search(message) and "reports, report, m BLOB" in message and _KEEP.search(typed)
+    unread, key = _NO_COLUMN.search(message), _BY.search(typed)
+    if not no_keep and not (unread and key and re.search(rf"\b{unread[1] or ''}\b", key[1])):
         return ""
-    return "with keep, pass the mechanism too; ldp.mechanism('reports', 'city') returns the one that is recorded"
+    what = "with keep" if no_keep else "with an expression as the key"
+    return f"{what}, pass the mechanism too; ldp.mechanism('reports', 'city') returns the one that is recorded"
 
 
 def _about_a_folder(message: str) -> str:
