@@ -35,6 +35,7 @@ def pytest_collection_finish() -> None:
     """Collect garbage again, but never look at the tests and modules for it."""
     gc.freeze()
     gc.enable()
+    gc.set_threshold(20_000, 20, 20)  # objects of tests die early: to look for cycles took one twentieth of the time
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
