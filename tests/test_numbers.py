@@ -116,7 +116,7 @@ def test_intervals_of_medians_of_few_groups_hold_and_are_narrower_than_those_by_
     median = Quantile(q=0.5).measure(estimates)
     # 95 % of 120 is 114. The claim is .93 or more: fewer than 95 has probability 2e-7 at .93.
     assert ((median.low <= truth) & (truth <= median.high)).sum() >= 95
-    monkeypatch.setattr("ldpsql.estimates.quantile_intervals._MOST_QUANTILES", 0)
+    monkeypatch.setattr("ldpsql.estimates.quantile_intervals._MOST", 0)
     bounded = Quantile(q=0.5).measure(estimates)
     assert (median.low >= bounded.low).all()
     assert (median.high <= bounded.high).all()
