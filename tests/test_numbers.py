@@ -106,23 +106,6 @@ def test_a_median_and_a_range_under_square_wave_have_informative_intervals() -> 
     assert (share.high - share.low)[0] < 0.15
 
 
-@pytest.mark.parametrize("shape", ["even", "skewed", "spikes"])
-def test_intervals_of_medians_of_few_groups_hold_and_are_narrower_than_those_by_bounds_for_any_distribution(
-    shape: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, theta = mechanism("square_wave(1, 0, 64, bins=64)"), shapes(64)[shape]
-    counts = RNG.multinomial(N, operator_of(made).forward(theta[None])[0], 120).astype(np.float64)
-    estimates, truth = estimate_counts(made, counts, registry().estimator("ibu")), int((theta.cumsum() < 0.5 - 1e-9).sum())
-    median = Quantile(q=0.5).measure(estimates)
-    # 95 % of 120 is 114. The claim is .93 or more: fewer than 95 has probability 2e-7 at .93.
-    assert ((median.low <= truth) & (truth <= median.high)).sum() >= 95
-    monkeypatch.setattr("ldpsql.estimates.quantile_intervals._MOST", 0)
-    bounded = Quantile(q=0.5).measure(estimates)
-    assert (median.low >= bounded.low).all()
-    assert (median.high <= bounded.high).all()
-    assert (median.high - median.low).mean() < 0.9 * (bounded.high - bounded.low).mean()
-
-
 @pytest.mark.parametrize(("spec", "bins"), [("piecewise(1, 0, 100)", 1024), ("stochastic_rounding(1, 0, 100)", 2)])
 def test_the_unbiased_mean_is_the_mean_of_the_reports_on_the_scale_of_the_values(
     con: DuckDBPyConnection, spec: str, bins: int

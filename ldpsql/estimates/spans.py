@@ -13,7 +13,6 @@ from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.bands import Band, bands, computed, crossings, spaced
 from ldpsql.estimates.linear import Linear, linear, of_ranges
 from ldpsql.estimates.measures import Functional, Measure, around, cut_to
-from ldpsql.estimates.quantile_intervals import narrowed
 from ldpsql.estimates.scale import between, scale_of, spans_between, within
 from ldpsql.estimates.uncertainty import holding
 from ldpsql.inference.operators import Floats, Ints, Ranges
@@ -196,5 +195,4 @@ def _listed_crossings(estimates: Estimates, rising: Ints, levels: tuple[float, .
     else:
         of_levels = bands(ends, groups, size, levels, most if size <= most else most // 2)
     crossed = ([band.crossing(q) for band in of_groups] for q, of_groups in zip(levels, of_levels, strict=True))
-    by_shares = [(first, last) for first, last in map(np.transpose, crossed)]
-    return narrowed(estimates, rising, levels, by_shares) if costly else by_shares
+    return [(first, last) for first, last in map(np.transpose, crossed)]
