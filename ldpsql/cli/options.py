@@ -234,12 +234,9 @@ def mechanism_from(text: str) -> Mechanism:
         UnknownName, InvalidSpec, InvalidParameter, SourceRefused: if it cannot be read.
 
     """
-    import duckdb
-
     from ldpsql.sql.named import mechanism_of
 
-    with duckdb.connect() as con:
-        return mechanism_of(text, con)
+    return mechanism_of(text, None)
 
 
 def existing(database: str) -> str:

@@ -30,7 +30,7 @@ CATALOG_NUMBER = "_catalog"  # its number
 GUARD_MACRO = "_guard"  # the number of its guard
 ALLOWED_MACRO = "_allowed"  # (handle, drawn): the handle, after a check of policies and guard if there are any
 HISTOGRAM_MACRO = "_histogram"  # (report, keep): how often each report occurs, a MAP
-GUARD_MARK = "__ldp_guarded_"  # how the names of functions begin that mark an instance with a guard
+GUARD_MARK = "__ldp_guarded"  # the function, outside those catalogs, that marks an instance with a guard
 R = TypeVar("R")
 _NAMES = (
     "abs|alias|any_value|arg_max|bool_or|cast_to_type|ceil|concat_ws|contains|count|current_database"

@@ -12,24 +12,24 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from threading import Lock, local
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from duckdb import DuckDBPyConnection
-from duckdb.func import FunctionNullHandling, PythonUDFType
+from duckdb import CatalogException, DuckDBPyConnection
 from numpy.typing import NDArray
 
 from ldpsql import settings
 from ldpsql.channels import RepeatedHash
 from ldpsql.engine.arguments import Takes, structs_with
 from ldpsql.engine.connections import CONNECTIONS, guard_number
-from ldpsql.engine.functions import GUARD_MARK, guarded
+from ldpsql.engine.functions import GUARD_MARK
 from ldpsql.engine.identity import Identity, identity_of_statement
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter, NotReleased
 from ldpsql.ledger import Ledger
@@ -40,36 +40,36 @@ from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.registry.handles import MECHANISMS, SOURCES, Handles
 from ldpsql.registry.tables import check_policies
 
-_MARKS = f"""SELECT function_name FROM duckdb_functions()
-             WHERE database_name = 'system' AND starts_with(function_name, '{GUARD_MARK}')"""  # noqa: S608  # a constant
-_MADE: list[str] = []  # in this process: without any, skip the query, which takes DuckDB 20 ms
+_NUMBERS = count()  # of marked instances
+_INSTANCES: dict[int, dict[str, int]] = {}  # of each: the latest guard of each catalog, by its name in lowercase
+_HELD: list[Callable[[], int]] = []  # the functions that mark them: DuckDB does not keep them alive
 
 
 def mark(cursor: DuckDBPyConnection, catalog: str, number: int) -> None:
     """Mark an instance: its catalog of this name has the guard of this number."""
-    name = f"{GUARD_MARK}{number}_{catalog.casefold().encode().hex()}"
-    _MADE.append(name)
-    cursor.create_function(name, _marked, None, "BOOLEAN", type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL)
+    instance = _instance(cursor)
+    if instance is None:
+        instance = next(_NUMBERS)
+        _INSTANCES[instance] = {}
+        _HELD.append(lambda: instance)
+        cursor.create_function(GUARD_MARK, _HELD[-1], [], "BIGINT")
+    _INSTANCES[instance][catalog.casefold()] = number
 
 
 def marked(cursor: DuckDBPyConnection) -> dict[str, int]:
     """Return the number of the latest guard of each marked catalog, by the catalog's name in lowercase."""
-    return marks(name for (name,) in cursor.execute(_MARKS).fetchall()) if _MADE else {}
+    instance = _instance(cursor)
+    return {} if instance is None else _INSTANCES[instance]
 
 
-def marks(functions: Iterable[str]) -> dict[str, int]:
-    """Return what `marked` does, from the names of the functions of the system catalog."""
-    made = sorted(name.removeprefix(GUARD_MARK).split("_") for name in functions if name.startswith(GUARD_MARK))
-    latest: dict[str, int] = {}
-    for number, catalog in made:
-        name = bytes.fromhex(catalog).decode()
-        latest[name] = max(int(number), latest.get(name, -1))
-    return latest
-
-
-@guarded
-def _marked(column: Any) -> pa.Array:
-    return pa.array([True] * len(column))
+def _instance(cursor: DuckDBPyConnection) -> int | None:
+    if not _INSTANCES:
+        return None
+    try:
+        ((instance,),) = cursor.execute(f"SELECT system.main.{GUARD_MARK}()").fetchall()
+    except CatalogException:
+        return None
+    return int(instance)
 
 
 ChargedReports: TypeAlias = dict[tuple[Mechanism, str], NDArray[np.bytes_]]  # fingerprints by mechanism and name of the column

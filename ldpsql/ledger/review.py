@@ -12,8 +12,6 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from ldpsql.channels import RepeatedHash
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.exported import exported
@@ -110,8 +108,8 @@ def _of_plugins(section: Mapping[str, Any]) -> Iterator[Term]:
 
 def mechanism(name: str, spec: Any, section: str = "[mechanisms]") -> Mechanism:
     """Return a mechanism of a settings file; its domain may be a column of a file."""
-    with _named(f"{name} in {section}"), duckdb.connect() as con:
-        return registry().mechanism(spec, con)
+    with _named(f"{name} in {section}"):
+        return registry().mechanism(spec, files=True)
 
 
 @contextmanager

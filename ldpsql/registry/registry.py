@@ -406,14 +406,17 @@ class Registry:
         """Return the plugin that offers a mechanism or an estimator."""
         return self._owners[name]
 
-    def mechanism(self, given: Mechanism | str | Mapping[str, Any], con: DuckDBPyConnection | None = None) -> Mechanism:
+    def mechanism(
+        self, given: Mechanism | str | Mapping[str, Any], con: DuckDBPyConnection | None = None, *, files: bool = False
+    ) -> Mechanism:
         """Return a mechanism from itself, its text, its name in the settings, a mapping with its name, or its document.
 
         Args:
             given: the mechanism; a mapping has its name under ``mechanism``, and a document may also be text. That of a name in
                 the settings is read once in a process, unless its domain is in a table.
-            con: the connection that reads domains in tables and files. Without it, only the settings may name a file: other
-                text may come from anywhere, and must not open files.
+            con: the connection that reads domains in tables and files.
+            files: whether domains may be in files without a connection. Only the settings may name them otherwise: other text
+                may come from anywhere, and must not open files.
 
         Raises:
             UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
@@ -428,7 +431,7 @@ class Registry:
             return self._settled[name]
         if name in self.named:
             return self._configured(name, con)
-        return self._read(given if con is None else self._with_domains(given, con))
+        return self._read(self._with_domains(given, con) if files or con is not None else given)
 
     def _configured(self, name: str, con: DuckDBPyConnection | None) -> Mechanism:
         """Return the mechanism of a name in the settings."""

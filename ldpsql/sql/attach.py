@@ -199,8 +199,8 @@ class _Functions:
         """Return what exists for a catalog of this name."""
         listed = """SELECT lower(database_name), function_type, function_name FROM duckdb_functions()
                     WHERE (lower(database_name) = lower($1) AND schema_name = 'main')
-                       OR (database_name = 'system' AND function_type = 'scalar' AND varargs = 'ANY')"""
-        rows = cursor.execute(listed, [catalog]).fetchall()
+                       OR (database_name = 'system' AND function_type = 'scalar' AND (varargs = 'ANY' OR function_name = $2))"""
+        rows = cursor.execute(listed, [catalog, GUARD_MARK]).fetchall()
         kinds = {"macro": "", "table_macro": "TABLE"}
         macros = frozenset((kinds.get(kind, ""), name) for database, kind, name in rows if database == catalog.lower())
         return cls(macros, frozenset(name for database, kind, name in rows if (database, kind) == ("system", "scalar")))
@@ -245,9 +245,8 @@ def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard | None, existing:
     Returns whether anything, a guard or a policy, binds what the connection draws.
     """
     number = guard_number(cursor, name) if existing.has(GUARD_MACRO) else None
-    marked = any(scalar.startswith(GUARD_MARK) for scalar in existing.scalars)
-    if marked or guard is not None or number is not None:
-        number = _renewed(cursor, name, guard, number, existing.scalars)
+    if GUARD_MARK in existing.scalars or guard is not None or number is not None:
+        number = _renewed(cursor, name, guard, number)
     value = "NULL" if number is None else number
     cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}.{GUARD_MACRO}() AS {value}::BIGINT")
     if not existing.has(ALLOWED_MACRO):  # what an earlier attach bound stays bound
@@ -255,14 +254,12 @@ def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard | None, existing:
     return number is not None or bool(settings.load().tables)
 
 
-def _renewed(
-    cursor: DuckDBPyConnection, name: str, guard: Guard | None, written: int | None, scalars: frozenset[str]
-) -> int | None:
+def _renewed(cursor: DuckDBPyConnection, name: str, guard: Guard | None, written: int | None) -> int | None:
     """Return the number of the guard: that of an earlier attach, or a new one if it adds a ledger or a key."""
-    from ldpsql.ledger.guard import GUARDS, Guard, mark, marks  # noqa: PLC0415  # most connections have none
+    from ldpsql.ledger.guard import GUARDS, Guard, mark, marked  # noqa: PLC0415  # most connections have none
 
     guard = guard or Guard(None, None)
-    number = marks(scalars).get(name.casefold(), written)
+    number = marked(cursor).get(name.casefold(), written)
     if number != written:
         warnings.warn(
             "the guard of the ledger was removed from this connection, and is now restored", PrivacyLeakWarning, stacklevel=5

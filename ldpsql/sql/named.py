@@ -77,10 +77,10 @@ def _refusal(error: LdpError, hint: str) -> str:
     return f"{{'mechanism': {refusal}, 'domain': []::VARCHAR[], 'reports': []::VARCHAR[]}}"
 
 
-def mechanism_of(spec: Mechanism | str, con: DuckDBPyConnection) -> Mechanism:
+def mechanism_of(spec: Mechanism | str, con: DuckDBPyConnection | None) -> Mechanism:
     """Return the mechanism that ``spec`` is, writes as text, or names on this connection (see `attach`) or in the settings.
 
-    A name that ends in .json is the path of a document.
+    A name that ends in .json is the path of a document. Without a connection, domains may be in files, and not in tables.
 
     Raises:
         UnknownName, InvalidSpec, InvalidParameter: if it cannot be read.
@@ -89,8 +89,8 @@ def mechanism_of(spec: Mechanism | str, con: DuckDBPyConnection) -> Mechanism:
     """
     if isinstance(spec, str) and spec.endswith(".json"):
         return registry().mechanism(from_file(Path(spec)))
-    if not isinstance(spec, str) or not NAME.fullmatch(name := spec.strip()):
-        return registry().mechanism(spec, con)
+    if con is None or not isinstance(spec, str) or not NAME.fullmatch(name := spec.strip()):
+        return registry().mechanism(spec, con, files=True)
     if name in registry().policies:
         registry().mechanism(name, con)  # refused here, as DuckDB's own errors are withheld
     with con.cursor() as cursor:
