@@ -9,10 +9,11 @@ import pkgutil
 import re
 import shlex
 import subprocess
-from functools import cache
+from functools import cache, cached_property
 from itertools import takewhile
 from math import isfinite
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 from duckdb import DuckDBPyConnection, StatementType
@@ -185,6 +186,18 @@ def test_the_examples_in_the_code_are_right(room: str) -> None:
             module = importlib.import_module(name)
             assert module.__doc__, name
             assert doctest.testmod(module).failed == 0, name
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_method_has_a_docstring_of_its_own_or_from_a_base_class(room: str) -> None:
+    kinds = (FunctionType, property, cached_property, classmethod, staticmethod)
+    inside = [importlib.import_module(name) for name in modules() if name == room or name.startswith(f"{room}.")]
+    classes = {cls for module in inside for cls in vars(module).values() if isinstance(cls, type)}
+    for cls in (cls for cls in classes if cls.__module__.startswith(room) and not cls.__name__.startswith("_")):
+        fields = getattr(cls, "__dataclass_fields__", {})  # one may have a function as its default
+        for name, own in vars(cls).items():
+            if isinstance(own, kinds) and not name.startswith("_") and name not in fields:
+                assert any(getattr(vars(base).get(name), "__doc__", "") for base in cls.__mro__), (cls, name)
 
 
 def test_every_mechanism_and_estimator_shows_an_example() -> None:

@@ -384,7 +384,6 @@ class CompactProjection(Projection):
         return cls(projection.mechanisms, projection.keep, projection.permanent)
 
     def schema(self, source: pa.Schema) -> pa.Schema:
-        """Return the schema of the compact batches."""
         types = {name: _compact(mechanism) for name, mechanism in self.mechanisms.items()}
         return pa.schema([pa.field(f.name, types[f.name]) if f.name in types else f for f in super().schema(source)])
 

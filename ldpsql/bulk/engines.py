@@ -240,7 +240,6 @@ class PostgreSQL(Database):
         run(con, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
     def columns(self, con: Any) -> list[str]:
-        """Return the columns of the table; none if it does not exist."""
         query = "SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"
         return [name for (name,) in rows_of(con, f"{query} ORDER BY attnum", self.name)]
 
@@ -258,37 +257,31 @@ class PostgreSQL(Database):
         return f"postgresql {number}"
 
     def digest(self, con: Any) -> str:
-        """Return the number of the rows and the sum of the hashes of their texts, which the server computes."""
         hashes = 'sum(hashtextextended("ldp row"::text, 0)::numeric)'  # no column of a user has this name
         query = f'SELECT count(*)::text, coalesce({hashes}, 0)::text FROM {self.name} AS "ldp row"'  # noqa: S608  # quoted
         return " ".join(rows_of(con, query)[0])
 
     def place(self, con: Any) -> str:
-        """Return the cluster, the database, the schema and the table."""
         path = self.path if len(self.path) == 2 else (*rows_of(con, "SELECT current_schema()::text")[0], *self.path)
         found = rows_of(con, _NAMED, self.name)
         ((database,),) = rows_of(con, "SELECT current_database()::text")
         return dotted([self._cluster(con), database, *(found[0] if found else path)])
 
     def records(self, con: Any, column: str = "") -> str:
-        """Return a comment."""
         query = """SELECT coalesce(d.description, '') FROM pg_description AS d LEFT JOIN pg_attribute AS a
                    ON a.attrelid = d.objoid AND a.attnum = d.objsubid
                    WHERE d.objoid = to_regclass($1) AND d.classoid = 'pg_class'::regclass AND coalesce(a.attname, '') = $2"""
         return "\n".join(text for (text,) in rows_of(con, query, self.name, column))
 
     def record(self, con: Any, text: str, column: str = "") -> None:
-        """Write a comment."""
         what = f"COLUMN {self.name}.{quoted(column)}" if column else f"TABLE {self.name}"
         run(con, f"COMMENT ON {what} IS {text_literal(text)}")
 
     def tokens(self, con: Any) -> set[str]:
-        """Return the tokens in the comments of all tables."""
         query = "SELECT description FROM pg_description WHERE objsubid = 0 AND description LIKE '%ldpsql release %'"
         return _tokens(text for (text,) in rows_of(con, query))
 
     def transaction(self, con: Any) -> str:
-        """Return the number of the transaction of a connection."""
         return str(rows_of(con, "SELECT pg_current_xact_id()::text")[0][0])
 
     def ended(self, con: Any, transaction: str) -> bool:
@@ -326,7 +319,6 @@ class SQLite(Recorded):
     alike = " COLLATE NOCASE"
 
     def arguments(self) -> dict[str, Any]:
-        """Return what the driver needs to connect."""
         return {"uri": str(self.file)}
 
     def schema(self) -> dict[str, str]:
@@ -334,7 +326,6 @@ class SQLite(Recorded):
         return {}
 
     def is_there(self) -> bool:
-        """Return whether the file is there."""
         return self.file.exists()
 
     @property
@@ -356,7 +347,6 @@ class SQLite(Recorded):
         return super().connect()
 
     def named(self, table: str) -> str:
-        """Return a table as SQL writes it."""
         return quoted(table)
 
     def begin(self, con: Any) -> None:
@@ -364,7 +354,6 @@ class SQLite(Recorded):
         con.adbc_connection.set_autocommit(True)
 
     def columns(self, con: Any) -> list[str]:
-        """Return the columns of the table; none if it does not exist."""
         return [name for (name,) in rows_of(con, f"SELECT name FROM pragma_table_info({text_literal(self.path[-1])})")]  # noqa: S608
 
     def identity(self, con: Any, rows: str) -> Identity:
@@ -391,7 +380,6 @@ class SQLite(Recorded):
         return {table for table in tables if table.casefold() not in views and table != "sqlite_master"}
 
     def digest(self, con: Any) -> str:  # noqa: ARG002
-        """Return the number of the rows and the sum of the hashes of their texts."""
         total = count = 0
         with closing(sqlite3.connect(self.file)) as own:
             for row in own.execute(f"SELECT * FROM {self.name}"):  # noqa: S608  # quoted
@@ -400,15 +388,12 @@ class SQLite(Recorded):
         return f"{count} {total % (1 << 128)}"
 
     def place(self, con: Any) -> str:  # noqa: ARG002
-        """Return the file and the table."""
         return dotted([self.file.resolve().stem.casefold(), "main", self.path[-1].casefold()])
 
     def tables(self, con: Any) -> list[str]:
-        """Return the names of the tables."""
         return [name for (name,) in rows_of(con, "SELECT name FROM sqlite_master WHERE type = 'table'")]
 
     def stamp(self, con: Any) -> object:
-        """Return the version of the file."""
         return rows_of(con, "PRAGMA data_version")
 
 

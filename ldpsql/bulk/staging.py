@@ -355,7 +355,6 @@ class Upload(Staging):
     place: Place
 
     def exists(self) -> bool:
-        """Whether there is a file at the URL."""
         return _of_store(lambda: self.place.state() is not None)
 
     def _rename(self, staged: Path, *, replace: bool) -> None:

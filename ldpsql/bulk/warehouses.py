@@ -60,7 +60,6 @@ class Staged(Recorded):
         return Identity(itself, names, (itself,), rows)
 
     def place(self, con: Any) -> str:
-        """Return the account, the database, the schema and the table."""
         return dotted([*self.account(con), self.path[-1]])
 
     def stamp(self, con: Any) -> object:
@@ -77,7 +76,6 @@ class Staged(Recorded):
         replace: bool,  # noqa: ARG002  # `replaces` is false
         append: bool,
     ) -> None:
-        """Write a stream into another table, and publish this; see `Database.store`."""
         staged = f"ldpsql_{token_hex(8)}"
         self.make_records(con)
         try:
@@ -118,7 +116,6 @@ class Snowflake(Staged):
     driver = "adbc_driver_snowflake"
 
     def arguments(self) -> dict[str, Any]:
-        """Return what the driver needs to connect."""
         address = urlsplit(self.uri)
         database, _, schema = address.path.strip("/").partition("/")
         given = dict(parse_qsl(address.query))
@@ -139,11 +136,9 @@ class Snowflake(Staged):
         return super().literal(text.replace("\\", "\\\\"))
 
     def renamed(self, table: str) -> str:
-        """Return the statement that gives a table the name of this one."""
         return f"ALTER TABLE {self.named(table)} RENAME TO {self.name}"
 
     def account(self, con: Any) -> list[str]:
-        """Return the region and the account, the database, and the schema."""
         schema = f"coalesce({self.literal(self.path[0])}, current_schema())" if self.path[1:] else "current_schema()"
         ((region, account, database, schema),) = rows_of(
             con, f"SELECT current_region(), current_account(), current_database(), {schema}"
@@ -151,17 +146,14 @@ class Snowflake(Staged):
         return [f"snowflake {region} {account}", database, schema]
 
     def facts(self, con: Any) -> tuple[str, str, str]:
-        """Return BASE TABLE unless it is a view, when it was made, and when it was changed."""
         query = "SELECT table_type, to_varchar(created), to_varchar(last_altered) FROM information_schema.tables"
         found = rows_of(con, f"{query} WHERE {self._here()} AND table_name = {self.literal(self.path[-1])}")
         return found[0] if found else ("", "", "")
 
     def tables(self, con: Any) -> list[str]:
-        """Return the names of the tables of the schema."""
         return [name for (name,) in rows_of(con, f"SELECT table_name FROM information_schema.tables WHERE {self._here()}")]  # noqa: S608
 
     def columns(self, con: Any) -> list[str]:
-        """Return the columns of the table; none if it does not exist."""
         query = f"SELECT column_name FROM information_schema.columns WHERE {self._here()}"  # noqa: S608
         return [
             name
@@ -172,7 +164,6 @@ class Snowflake(Staged):
         return f"table_schema = {self.literal(self.path[0]) if self.path[1:] else 'current_schema()'}"
 
     def digest(self, con: Any) -> str:
-        """Return the number of the rows and the hash of all of them, which the warehouse computes."""
         return " ".join(map(str, rows_of(con, f"SELECT count(*), hash_agg(*) FROM {self.name}")[0]))  # noqa: S608  # quoted
 
 
@@ -195,7 +186,6 @@ class BigQuery(Staged):
             )
 
     def arguments(self) -> dict[str, Any]:
-        """Return what the driver needs to connect."""
         option = "adbc.bigquery.sql."
         place = {f"{option}project_id": self._project, f"{option}dataset_id": self._dataset}
         return {"db_kwargs": {f"{option}auth_type": f"{option}auth_type.auth_bigquery"} | place | self._options}
@@ -218,7 +208,6 @@ class BigQuery(Staged):
         return f"`{name}`"
 
     def named(self, table: str) -> str:
-        """Return a table of the dataset as SQL writes it."""
         return ".".join(map(self.quoted, (self._project, self._dataset, table)))
 
     def literal(self, text: str) -> str:
@@ -226,7 +215,6 @@ class BigQuery(Staged):
         return json.dumps(text)
 
     def renamed(self, table: str) -> str:
-        """Return the statement that gives a table the name of this one."""
         return f"ALTER TABLE {self.named(table)} RENAME TO {self.quoted(self.path[-1])}"
 
     def account(self, con: Any) -> list[str]:  # noqa: ARG002  # the address says it
@@ -234,23 +222,19 @@ class BigQuery(Staged):
         return [f"bigquery {self._project}", self._dataset, self._dataset]
 
     def facts(self, con: Any) -> tuple[str, str, str]:
-        """Return BASE TABLE unless it is a view, when it was made, and when it was changed."""
         query = f"""SELECT if(type = 1, 'BASE TABLE', 'VIEW'), CAST(creation_time AS STRING), CAST(last_modified_time AS STRING)
                     FROM {self.named("__TABLES__")} WHERE table_id = {self.literal(self.path[-1])}"""  # noqa: S608  # quoted
         found = rows_of(con, query)
         return found[0] if found else ("", "", "")
 
     def tables(self, con: Any) -> list[str]:
-        """Return the names of the tables of the dataset."""
         return [name for (name,) in rows_of(con, f"SELECT table_id FROM {self.named('__TABLES__')}")]  # noqa: S608
 
     def columns(self, con: Any) -> list[str]:
-        """Return the columns of the table; none if it does not exist."""
         found = f"{self.named('INFORMATION_SCHEMA')}.COLUMNS WHERE table_name = {self.literal(self.path[-1])}"
         return [name for (name,) in rows_of(con, f"SELECT column_name FROM {found} ORDER BY ordinal_position")]  # noqa: S608
 
     def digest(self, con: Any) -> str:
-        """Return the number of the rows and the sum of the hashes of their texts, which the warehouse computes."""
         hashes = "sum(CAST(farm_fingerprint(to_json_string(ldp_row)) AS BIGNUMERIC))"
         query = f"SELECT concat(count(*), ' ', {hashes}) FROM {self.name} AS ldp_row"  # noqa: S608  # quoted
         return str(rows_of(con, query)[0][0])

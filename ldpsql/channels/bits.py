@@ -61,7 +61,6 @@ class IndependentBits(SetChannel):
 
     @property
     def inputs(self) -> int:
-        """Number of values."""
         return self.size
 
     @property
@@ -89,7 +88,6 @@ class IndependentBits(SetChannel):
         return 1
 
     def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
-        """Return the bits."""
         return bits_of(drawn, self.size)
 
     def draw(self, values: Codes, words: Words = random_words) -> Weights:

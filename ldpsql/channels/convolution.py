@@ -83,7 +83,6 @@ class Convolution(TableChannel):
 
     @property
     def inputs(self) -> int:
-        """Number of values."""
         return self._inputs
 
     @property
@@ -93,11 +92,9 @@ class Convolution(TableChannel):
 
     @property
     def outputs(self) -> int:
-        """Number of reports."""
         return self._inputs + 2 * self._margin
 
     def rows(self, values: Codes) -> Weights:
-        """Return the rows of weights of these values."""
         shift = self._reach - self._margin - values.astype(np.int64)  # of the first report in the table of noise
         out = self._noise[shift[:, None] + np.arange(self.outputs)]
         below, above = self._tails()
@@ -151,7 +148,6 @@ class Convolution(TableChannel):
         return above[at] if report == self.outputs - 1 else self._noise[at]
 
     def draws_its_weights(self) -> bool:
-        """Return whether the table, recounted, reproduces the weights of the noise."""
         return self.tables.make(self._noise[None])
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:

@@ -139,16 +139,13 @@ class WeightsChannel(TableChannel):
 
     @property
     def inputs(self) -> int:
-        """Number of values."""
         return self._weights.shape[0]
 
     @property
     def outputs(self) -> int:
-        """Number of reports."""
         return self._weights.shape[1]
 
     def rows(self, values: Codes) -> Weights:
-        """Return the rows of weights of these values."""
         return self._weights[values]
 
 
@@ -173,7 +170,6 @@ class DenseChannel(WeightsChannel):
         return Witness(ratio, int(column.argmax()), int(column.argmin()), report)
 
     def draws_its_weights(self) -> bool:
-        """Return whether the tables, recounted, reproduce the weights."""
         return self.tables.make(self._weights)
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:

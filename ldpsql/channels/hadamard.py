@@ -52,7 +52,6 @@ class Hadamard(SetChannel):
 
     @property
     def inputs(self) -> int:
-        """Number of values."""
         return self.size
 
     @property
@@ -78,7 +77,6 @@ class Hadamard(SetChannel):
         return sum(1 << x for x in range(self.size) if not (x + 1) & 2)
 
     def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
-        """Return the sets."""
         return bits_of(drawn, self.size)
 
     def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
@@ -186,7 +184,6 @@ class Subsets(SetChannel):
 
     @property
     def inputs(self) -> int:
-        """Number of values."""
         return self.size
 
     @property
@@ -196,7 +193,6 @@ class Subsets(SetChannel):
 
     @property
     def hit(self) -> Fraction:
-        """Probability that the set holds the value."""
         return Fraction(self.inside, TOTAL)
 
     def size_law(self) -> NDArray[np.float64]:
@@ -218,7 +214,6 @@ class Subsets(SetChannel):
         return (1 << (self.chosen + 1)) - 1 - 2
 
     def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
-        """Return the sets."""
         return bits_of(drawn, self.size)
 
     def possible(self, drawn: Drawn) -> NDArray[np.bool_]:

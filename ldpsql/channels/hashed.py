@@ -103,7 +103,6 @@ class HashChannel(SetChannel):
 
     @property
     def inputs(self) -> int:
-        """Number of values."""
         return self.size
 
     @property
@@ -134,7 +133,6 @@ class PrivateHash(HashChannel):
         return hashed(seeds, np.arange(self.size, dtype=np.int32), self.response.size)
 
     def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
-        """Return which values hash to y under the seed."""
         return hashing_to(drawn[:, 0], drawn[:, 1], self.size, self.response.size)
 
     def octets(self, drawn: Drawn) -> NDArray[np.uint8]:
@@ -302,7 +300,6 @@ class OrthogonalHash(HashChannel):
         return self._computed(seeds, values).astype(np.min_scalar_type(self.response.size - 1))
 
     def supports(self, drawn: Drawn, values: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
-        """Return which values, by default of all values, hash to y under the function."""
         values = np.arange(self.size) if values is None else values
         seeds, y = np.divmod(drawn.astype(np.int64), self.response.size)
         distinct, place = np.unique(seeds, return_inverse=True)

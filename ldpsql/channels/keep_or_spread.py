@@ -108,16 +108,13 @@ class KeepOrSpread(TableChannel, PairResponse):
 
     @property
     def inputs(self) -> int:
-        """Number of values."""
         return self.size
 
     @property
     def outputs(self) -> int:
-        """Number of reports."""
         return self.size
 
     def rows(self, values: Codes) -> Weights:
-        """Return the rows of weights of these values."""
         out = np.full((len(values), self.size), self.spread, dtype=np.uint64)
         out[np.arange(len(values)), values] = self.keep
         return out
@@ -147,7 +144,6 @@ class KeepOrSpread(TableChannel, PairResponse):
         return Witness(Fraction(self.spread, self.keep), 1, 0, 0)
 
     def cells(self, steps: int) -> Signs:
-        """Return the signs."""
         return Signs(steps)
 
     def key_law(self) -> KeyLaw:

@@ -54,7 +54,6 @@ class KeepOrWindow(PairResponse):
 
     @property
     def inputs(self) -> int:
-        """Number of symbols."""
         return self.keys * self.bins
 
     @property
@@ -74,7 +73,6 @@ class KeepOrWindow(PairResponse):
         return Fraction(self.anything * TOTAL + self.kept * near, TOTAL**2)
 
     def cells(self, steps: int) -> Bins:  # noqa: ARG002  # bins are not drawn
-        """Return the bins."""
         return Bins(self.bins)
 
     def key_law(self) -> KeyLaw:
@@ -99,7 +97,6 @@ class KeepOrWindow(PairResponse):
         return Witness(self.probability(x, y) / self.probability(self.bins, y), x, self.bins, y)
 
     def draws_its_weights(self) -> bool:
-        """Return whether the tables of the window, recounted, reproduce its weights."""
         return self.window.draws_its_weights()
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:
@@ -226,7 +223,6 @@ class KeyValue(ChannelOf[Sets]):
         return Cost(1e-7) + self.response.per_report
 
     def draws_its_weights(self) -> bool:
-        """Return whether the tables of the response, recounted, reproduce its weights."""
         return self.response.draws_its_weights()
 
     def draw(self, values: Sets, words: Words = random_words) -> Drawn:

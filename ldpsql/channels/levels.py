@@ -250,7 +250,6 @@ class Levels(Channel):
 
     @property
     def inputs(self) -> int:
-        """Number of values."""
         return prod(self.shape)
 
     @property
@@ -289,7 +288,6 @@ class Levels(Channel):
         return Witness(widest.ratio, int(first[widest.value]), int(first[widest.other]), start + widest.report)
 
     def telling(self, drawn: Drawn, report: int, own: Codes, others: Codes) -> NDArray[np.bool_]:  # noqa: ARG002
-        """Return which reports support all of the own values and none of the others."""
         return np.logical_and.reduce(
             [*(self.supporting(drawn, value) for value in own), *(~self.supporting(drawn, value) for value in others)]
         )

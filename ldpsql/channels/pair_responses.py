@@ -42,16 +42,13 @@ class Signs(KeyCells):
 
     @property
     def count(self) -> int:
-        """Two signs."""
         return 2
 
     def weights(self, place: float) -> list[int]:
-        """Return the weights of + and -."""
         plus = int(np.rint(place * self.steps)) * TOTAL // self.steps
         return [plus, TOTAL - plus]
 
     def draw(self, places: Floats, words: Weights) -> NDArray[np.int64]:
-        """Return the signs."""
         # The weight of +, floor(at 2^64 / steps), can be 2^64 itself: compare with one less, and never make the lowest value +.
         at = np.rint(places * self.steps).astype(np.uint64)
         whole, rest = divmod(TOTAL, self.steps)
@@ -71,7 +68,6 @@ class Bins(KeyCells):
 
     @property
     def count(self) -> int:
-        """Number of bins."""
         return self.bins
 
     def weights(self, place: float) -> list[int]:
@@ -80,7 +76,6 @@ class Bins(KeyCells):
         return [TOTAL * (cell == at) for cell in range(self.bins)]
 
     def draw(self, places: Floats, words: Weights) -> NDArray[np.int64]:  # noqa: ARG002  # nothing is left to chance
-        """Return the bins."""
         return self._bins(places)
 
     def _bins(self, places: Floats) -> NDArray[np.int64]:

@@ -151,12 +151,10 @@ class PlanarNoise(TableChannel):
 
     @property
     def inputs(self) -> int:
-        """Number of values."""
         return self._columns * self._rows
 
     @property
     def outputs(self) -> int:
-        """Number of reports."""
         return self.inputs
 
     @property
@@ -252,7 +250,6 @@ class PlanarNoise(TableChannel):
         return AliasTables.of(self.entries[None])
 
     def draws_its_weights(self) -> bool:
-        """Return whether the table, recounted, reproduces the weights of the offsets and cells."""
         return self.tables.make(self.entries[None])
 
     def draw(self, values: Codes, words: Words = random_words) -> Codes:

@@ -27,7 +27,6 @@ class Rows(Channel):
 
     @property
     def inputs(self) -> int:
-        """Number of rows of one value of each column."""
         return prod(part.inputs for part in self.parts)
 
     def widest(self) -> Witness | None:
@@ -42,11 +41,9 @@ class Rows(Channel):
 
     @property
     def per_report(self) -> Cost:
-        """The sum over the columns."""
         return sum((part.per_report for part in self.parts), Cost())
 
     def draws_its_weights(self) -> bool:
-        """Return whether the tables of all columns reproduce their weights."""
         return all(part.draws_its_weights() for part in self.parts)
 
     def draw(self, values: Codes, words: Words = random_words) -> Drawn:

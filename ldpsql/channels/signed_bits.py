@@ -68,7 +68,6 @@ class SignedBits(SetChannel, PairResponse):
 
     @property
     def inputs(self) -> int:
-        """Number of symbols."""
         return 2 * self.keys
 
     @property
@@ -96,7 +95,6 @@ class SignedBits(SetChannel, PairResponse):
         return 1
 
     def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
-        """Return the bits."""
         return bits_of(drawn, self.inputs)
 
     def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
@@ -104,7 +102,6 @@ class SignedBits(SetChannel, PairResponse):
         return ~(drawn & (drawn >> np.uint64(1)) & _PLUS).any(axis=1)
 
     def cells(self, steps: int) -> Signs:
-        """Return the signs."""
         return Signs(steps)
 
     def key_law(self) -> KeyLaw:
@@ -118,7 +115,6 @@ class SignedBits(SetChannel, PairResponse):
         return chances * float(self.hit) + swapped * float(self.crossed) + elsewhere * float(self.miss)
 
     def tally(self, drawn: Drawn) -> NDArray[np.int64]:
-        """Return how many of these reports show each sign."""
         counts = np.zeros(self.inputs, dtype=np.int64)
         for part in np.array_split(drawn, 1 + len(drawn) * self.inputs // _CELLS):
             counts += self.supports(part).sum(axis=0)
@@ -209,7 +205,6 @@ class BinBits(SetChannel, PairResponse):
 
     @property
     def inputs(self) -> int:
-        """Number of symbols."""
         return self.keys * self.bins
 
     @property
@@ -242,7 +237,6 @@ class BinBits(SetChannel, PairResponse):
         return 1
 
     def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
-        """Return the bits."""
         return bits_of(drawn, self.inputs)
 
     def patterns(self) -> NDArray[np.bool_]:
@@ -273,7 +267,6 @@ class BinBits(SetChannel, PairResponse):
         return out
 
     def cells(self, steps: int) -> Bins:  # noqa: ARG002  # bins are not drawn
-        """Return the bins."""
         return Bins(self.bins)
 
     def key_law(self) -> KeyLaw:
@@ -282,7 +275,6 @@ class BinBits(SetChannel, PairResponse):
         return KeyLaw(other, kept * (1 - other), kept)
 
     def shown(self, chances: Floats) -> Floats:
-        """Return for each symbol the probability that a report supports it."""
         each = chances.reshape(self.keys, self.bins)
         apart = np.abs(np.subtract.outer(np.arange(self.bins), np.arange(self.bins)))
         kept = each @ np.maximum(self.width - apart, 0) * (self.near / TOTAL)
@@ -290,7 +282,6 @@ class BinBits(SetChannel, PairResponse):
         return np.asarray(kept + unmoved * float(self.miss)).ravel()
 
     def tally(self, drawn: Drawn) -> NDArray[np.int64]:
-        """Return how many of these reports support each symbol."""
         return np.sum([self.supports(drawn[part]).sum(axis=0) for part in self.blocks(len(drawn))], axis=0, dtype=np.int64)
 
     def between_sets(self, most: Fraction, together: int) -> Witness:  # noqa: ARG002  # sampling does not weaken it

@@ -60,7 +60,6 @@ class Product(Domain):
 
     @property
     def type(self) -> pa.DataType:
-        """The type of the rows."""
         return pa.struct([(name, part.values.type) for name, part in zip(self.names, self.parts, strict=True)])
 
     def _check_listed(self) -> None:
@@ -87,7 +86,6 @@ class Product(Domain):
         return self.taken(pa.array(np.arange(len(self))))
 
     def taken(self, positions: pa.Array) -> pa.Array:
-        """Return the rows at these positions, as structs."""
         at = self.places(np.asarray(positions))
         columns = [part.values.take(pa.array(own)) for part, own in zip(self.parts, at, strict=True)]
         return pa.StructArray.from_arrays(columns, list(self.names))
@@ -111,7 +109,6 @@ class Product(Domain):
         return digest.hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the domain of each column by its name."""
         return {name: part.to_json() for name, part in zip(self.names, self.parts, strict=True)}
 
     @property
@@ -143,7 +140,6 @@ class Product(Domain):
         return [parts[name.casefold()] for name in self.names]
 
     def locate(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """Return the position of every row, null if a value is NULL or not in its domain."""
         self._check_listed()
         at = [part.locate(field) for part, field in zip(self.parts, self.fields(column), strict=True)]
         valid = np.logical_and.reduce([one.is_valid().to_numpy(zero_copy_only=False) for one in at])

@@ -38,7 +38,6 @@ class Numbers(Domain, ABC):
         self.clip = clip
 
     def position(self, text: str) -> int | None:
-        """Return the position of the number with this text, None if it is not in the domain."""
         try:
             return int(self.codes(pa.array([float(text)]))[0])
         except (ValueError, OutsideDomain):
@@ -48,13 +47,6 @@ class Numbers(Domain, ABC):
     def codes(
         self, column: pa.Array | pa.ChunkedArray, *, null_code: int | None = None, outside_code: int | None = None
     ) -> Codes:
-        """Return the position of every value; ``null_code`` stands for NULL, ``outside_code`` for values outside.
-
-        Raises:
-            MissingValue: for a NULL without ``null_code``.
-            OutsideDomain: for a value outside the domain without ``outside_code``; for NaN always.
-
-        """
         column = plain(column)
         direct = self._range_codes(column)
         if direct is not None:
@@ -256,7 +248,6 @@ class Steps(Numbers):
             return whole // self._each, inside
 
     def spans(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[Ends, Ends]:
-        """Return which bins lie between pairs of numbers, and which hold numbers between them."""
         centres, slack = self.values.to_numpy(), _OFF_STEP * self._step
         first, last = centres - self.rounding, np.minimum(centres + self.rounding, self._high)
         certain = np.searchsorted(first, low - slack), np.searchsorted(last, high + slack, side="right")
@@ -358,7 +349,6 @@ class Moments(Domain):
         self.clip = clip
 
     def position(self, text: str) -> int | None:
-        """Return the position of the moment with this text, None if it is not in the domain."""
         try:
             return int(self.codes(pa.array([text]).cast(self.values.type))[0])
         except (pa.ArrowException, OutsideDomain):
@@ -368,14 +358,6 @@ class Moments(Domain):
     def codes(
         self, column: pa.Array | pa.ChunkedArray, *, null_code: int | None = None, outside_code: int | None = None
     ) -> Codes:
-        """Return the position of every moment; ``null_code`` stands for NULL, ``outside_code`` for moments outside.
-
-        Raises:
-            WrongType: for a column of neither dates nor times, or with a time zone if the ends have none.
-            MissingValue: for a NULL without ``null_code``.
-            OutsideDomain: for a moment outside the domain without ``outside_code``.
-
-        """
         column = plain(column)
         if null_code is None and column.null_count:
             raise MissingValue(*in_rows(MISSING, column.is_null().to_numpy(zero_copy_only=False)))

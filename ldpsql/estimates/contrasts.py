@@ -40,11 +40,9 @@ class Contrast(TableFunctional):
 
     @property
     def touched(self) -> frozenset[int]:
-        """The places of the columns that the numbers depend on."""
         return self.one.touched | self.other.touched
 
     def among(self, places: Sequence[int]) -> Self:
-        """Return the same difference for a table that has the columns at these places only."""
         return replace(self, one=self.one.among(places), other=self.other.among(places))
 
     def measure(self, estimates: Estimates) -> Difference:

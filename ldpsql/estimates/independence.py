@@ -59,11 +59,9 @@ class Columns(TableFunctional):
 
     @property
     def touched(self) -> frozenset[int]:
-        """The places of the columns."""
         return frozenset(self.places)
 
     def among(self, places: Sequence[int]) -> Self:
-        """Return the same columns of a table that has those at these places only."""
         return replace(self, places=tuple(map(places.index, self.places)))
 
     def margin(self, values: Domain) -> tuple[Floats, tuple[int, int]]:

@@ -280,7 +280,6 @@ class QuestionOfColumn(Question):
             raise InvalidParameter("the mechanisms of the levels have different domains", "quantiles need the same one")
 
     def unit(self, values: Domain) -> Domain:
-        """Return the values of the column."""
         place = named_place(values, self.of)
         return values.parts[place] if isinstance(values, Product) and place is not None else values
 

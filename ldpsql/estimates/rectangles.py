@@ -97,7 +97,6 @@ class RectangleShares(Functional):
         return cls(region, tuple(Rectangle.of((*low, *high)) for low, high in corners))
 
     def measure(self, estimates: Estimates) -> Measure:
-        """Return the share of each rectangle in every group, each field of shape (groups, rectangles)."""
         part = np.stack([self._covered(one) for one in self.rectangles], axis=1)
         certain, possible = (sets.astype(np.float64) for sets in (part == 1.0, part > 0.0))
         share = _shares(estimates, part, certain.min(axis=0), possible.max(axis=0))

@@ -174,9 +174,7 @@ class Rows(Tabular):
 
     @property
     def heading(self) -> str:
-        """What was asked."""
         return self.title
 
     def to_arrow(self) -> pa.Table:
-        """Return the answers as a table of Arrow, with all digits."""
         return self.table

@@ -36,7 +36,6 @@ class RangeShares(Functional):
     ranges: tuple[RangeShare, ...]
 
     def measure(self, estimates: Estimates) -> Measure:
-        """Return the share of each range in every group, each field of shape (groups, ranges)."""
         if not estimates.likelihood.operator.lined:
             return Measure.stacked([one.listed(estimates) for one in self.ranges])
         spans = spans_between(estimates.values, [(one.low, one.high) for one in self.ranges])

@@ -44,15 +44,12 @@ class Share(TableFunctional):
 
     @property
     def touched(self) -> frozenset[int]:
-        """The places of the columns that the share depends on."""
         return self.of.places | _places(self.given)
 
     def among(self, places: Sequence[int]) -> Self:
-        """Return the same share for a table that has the columns at these places only."""
         return replace(self, of=self.of.among(places), given=_among(self.given, places))
 
     def measure(self, estimates: Estimates) -> Measure:
-        """Return the share of every group."""
         return _ratios(estimates, *self.parts(estimates.values)).at(0)
 
     def parts(self, values: Domain) -> tuple[Floats, Floats]:
@@ -82,7 +79,6 @@ class OfColumn(TableFunctional):
         return _places(self.given) | ({self.column} if self.column is not None else set())
 
     def among(self, places: Sequence[int]) -> Self:
-        """Return the same number for a table that has the columns at these places only."""
         column = None if self.column is None else places.index(self.column)
         return replace(self, column=column, given=_among(self.given, places))
 
@@ -98,7 +94,6 @@ class Mean(OfColumn):
     unbiased: bool = False
 
     def measure(self, estimates: Estimates) -> Measure:
-        """Return the mean of every group."""
         unit, (top, bottom) = self.unit(estimates.values), self.parts(estimates.values)
         if not self.is_plain(estimates.values):
             return _ratios(estimates, top, bottom, off=unit.off).at(0).scaled(unit.width, unit.least)
@@ -216,7 +211,6 @@ class Margin(TableFunctional):
         return frozenset(self.columns)
 
     def among(self, places: Sequence[int]) -> Self:
-        """Return the same margin of a table that has the columns at these places only."""
         columns, given = (tuple(map(places.index, own)) for own in (self.columns, self.given))
         return replace(self, columns=columns, given=given)
 
@@ -240,7 +234,6 @@ class Margin(TableFunctional):
         return table_of(values, self.columns) if self.columns else values
 
     def measure(self, estimates: Estimates) -> Measure:
-        """Return the shares, each field of shape (groups, cells of the margin)."""
         values = estimates.values
         if not self.columns:
             errors = estimates.intervals

@@ -53,11 +53,9 @@ class TableEstimator(IterativeEstimator):
         return self.each(likelihood, lambda part: self.stepped(part, Status.REGULARISED), together)
 
     def folds(self, likelihood: Likelihood) -> int:  # noqa: ARG002  # a table has many cells
-        """Return the number of folds."""
         return FOLDS
 
     def started(self, likelihood: Likelihood) -> Floats:
-        """Return the model of every group."""
         return (1.0 - EVEN) * self.model(likelihood) + EVEN / likelihood.operator.inputs
 
     def started_folds(self, parts: Split, start: Floats) -> Floats:  # noqa: ARG002  # it depends on all reports

@@ -179,7 +179,6 @@ class _Responding(CertifiedMechanism):
 
     @property
     def event(self) -> str:
-        """The event of the response."""
         return self.response.event
 
     @property
@@ -201,19 +200,15 @@ class CertifiedValues(_Responding):
 
     @property
     def response(self) -> Channel:
-        """The channel itself."""
         return self.channel
 
     def inputs_of(self, place: int) -> Codes:
-        """Return the position itself."""
         return np.array([place], dtype=np.int32)
 
     def text(self, place: int) -> str:
-        """Return the value at a position."""
         return self.values.texts[place]
 
     def draw_value(self, place: int, count: int) -> Drawn:
-        """Draw reports of the value at a position."""
         return self.channel.draw(np.full(count, place, dtype=np.int32))
 
     def codes(self, column: pa.Array | pa.ChunkedArray) -> Codes:
@@ -272,7 +267,6 @@ class CertifiedPairs(_Responding):
         return self.channel.response
 
     def inputs_of(self, place: int) -> Codes:
-        """Return the symbols of the pairs of a set."""
         return self.channel.symbols_of(place)
 
     def text(self, place: int) -> str:
@@ -280,7 +274,6 @@ class CertifiedPairs(_Responding):
         return self.values.text(self.channel.extreme(place))
 
     def draw_value(self, place: int, count: int) -> Drawn:
-        """Draw reports of the set of a symbol."""
         return self.channel.draw(self.channel.extreme(place).repeated(count))
 
     def _inputs(self, column: pa.Array | pa.ChunkedArray) -> Sets:
@@ -328,7 +321,6 @@ class CertifiedStrings(CertifiedMechanism):
         return repr(self.values.text(self.channel.extreme(place)))
 
     def draw_value(self, place: int, count: int) -> Drawn:
-        """Draw reports of a string of the certificate."""
         return self.channel.draw(np.tile(self.channel.extreme(place), (count, 1)))
 
     def _inputs(self, column: pa.Array | pa.ChunkedArray) -> Letters:
@@ -371,7 +363,6 @@ class CertifiedRow(CertifiedMechanism):
 
     @property
     def response(self) -> Rows:
-        """The channel itself."""
         return self.channel
 
     @property
@@ -440,7 +431,6 @@ class CertifiedOne(CertifiedRow):
         return f"of {self.values.names[self._tight]}: {event}".replace("{", "{{").replace("}", "}}")
 
     def happened(self, drawn: Drawn) -> NDArray[np.bool_]:
-        """Return for which reports the event happens."""
         own = list(self.reports.split(drawn))[self._tight]
         return (drawn[:, 0] == self._tight) & self.parts[self._tight].happened(own)
 

@@ -117,7 +117,6 @@ class CellMechanism(Mechanism):
         return cells(self.columns, self.rows)
 
     def layout(self) -> tuple[int, ...]:
-        """Return (rows, columns)."""
         return self.rows, self.columns
 
 

@@ -58,7 +58,6 @@ class KeyValueMechanism(Mechanism):
         """Return the reports of the response."""
 
     def values(self) -> PairSets:
-        """Return the sets."""
         drop_missing, drop_unknown = self.nulls == "drop", self.outside == "drop"
         return PairSets(self.keys, self.low, self.high, self.clip, drop_missing, drop_unknown)
 

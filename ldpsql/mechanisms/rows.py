@@ -73,7 +73,6 @@ class JointMechanism(Mechanism):
     outside: ClassVar[None] = None  # type: ignore[misc]
 
     def values(self) -> Product:
-        """Return the cells of the table."""
         return self.columns
 
     def claim(self) -> PureLdp:

@@ -44,7 +44,6 @@ class QuestionOfOutcome(Question):
         return self, self._places(values)
 
     def unit(self, values: Domain) -> Domain:
-        """Return the values of the column."""
         return values.parts[self._places(values)[0]] if isinstance(values, Product) else values
 
     def _places(self, values: Domain) -> tuple[int, ...]:

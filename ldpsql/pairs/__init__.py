@@ -402,7 +402,6 @@ class KeyValueEstimate(Tabular):
 
     @property
     def heading(self) -> str:
-        """The estimator and the number of reports."""
         return f"{self.of.symbols.estimator.name} of {int(self.of.symbols.likelihood.n[self.group])} key-value reports"
 
 

@@ -67,11 +67,9 @@ class Line(Metric):
         return Fraction(abs(x - other))
 
     def nearest(self) -> Fraction:
-        """Return the distance of neighbours."""
         return Fraction(1)
 
     def matrix(self) -> NDArray[np.float64]:
-        """Return all distances."""
         at = np.arange(len(self))
         return np.abs(at[:, None] - at).astype(np.float64)
 
@@ -93,7 +91,6 @@ class Grid(Metric):
         return self.side * root_below((row - to_row) ** 2 + (column - to_column) ** 2)
 
     def nearest(self) -> Fraction:
-        """Return the distance of neighbours."""
         return self.side
 
     def matrix(self) -> NDArray[np.float64]:
@@ -119,7 +116,6 @@ class Distances(Metric):
         return len(self.table)
 
     def below(self, x: int, other: int) -> Fraction:
-        """Return the distance."""
         return self.table[x][other]
 
     def nearest(self) -> Fraction:
@@ -127,7 +123,6 @@ class Distances(Metric):
         return min({id(d): d for x, row in enumerate(self.table) for d in row[:x]}.values())
 
     def matrix(self) -> NDArray[np.float64]:
-        """Return all distances."""
         return self._floats
 
     @cached_property

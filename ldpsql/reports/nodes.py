@@ -40,7 +40,6 @@ class PrefixReports(WordReports):
     type: ClassVar[pa.DataType] = pa.struct([("level", pa.uint8()), ("seed", pa.uint32()), ("y", pa.uint16())])
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:
-        """Return level, seed and symbol of each report."""
         kinds = (np.uint8, np.uint32, np.uint16)
         parts = [pa.array(part.astype(kind)) for part, kind in zip(drawn.T, kinds, strict=True)]
         return pa.StructArray.from_arrays(parts, list(_PREFIX_FIELDS))
@@ -124,7 +123,6 @@ class NodeReports(MarkedReports, NumberedReports):
         return PrefixReports(len(self.seeds), max(self.symbols))
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:
-        """Return level, seed and symbol of each report."""
         blocks = [self._fields(drawn[start : start + _BLOCK]) for start in range(0, max(1, len(drawn)), _BLOCK)]
         return self.column(*(blocks[0] if len(blocks) == 1 else map(np.concatenate, zip(*blocks, strict=True))))
 
@@ -203,7 +201,6 @@ class NodeReports(MarkedReports, NumberedReports):
         return fits
 
     def text(self, report: int) -> str:
-        """Return level, seed and symbol as SQL writes them."""
         level = int(self._levels(np.array([report], dtype=np.uint32))[0])
         seed, y = divmod(report - int(self._starts[level]), self.symbols[level])
         return f"{{'level': {level}, 'seed': {seed}, 'y': {y}}}"

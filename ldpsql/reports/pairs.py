@@ -50,7 +50,6 @@ class PairReports(NumberedReports):
 
     @property
     def type(self) -> pa.DataType:
-        """The type of a column of such reports."""
         return pa.struct([("key", self.keys.values.type), (self.field, self.number_type)])
 
     def told_apart(self, drawn: Drawn) -> Drawn:
@@ -76,7 +75,6 @@ class PairReports(NumberedReports):
         return pa.array(key, mask=dummy), pa.array(self.numbers_of(cell), mask=dummy).cast(self.number_type)
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:
-        """Return draws of the channel as a column."""
         key, number = self.parts(drawn)
         return pa.StructArray.from_arrays([self.keys.values.take(key), number], ["key", self.field])
 
@@ -86,12 +84,6 @@ class PairReports(NumberedReports):
         return len(self.keys) * self.cells + 1
 
     def positions(self, column: pa.Array) -> NDArray[np.int64]:
-        """Return the positions of the reports of a column among the distinct reports.
-
-        Raises:
-            ImpossibleReport: if the column cannot hold such reports.
-
-        """
         symbol = self._symbols(column)
         if (symbol < 0).any():
             raise impossible()
@@ -176,7 +168,6 @@ class BinReports(PairReports):
 
     @property
     def cells(self) -> int:
-        """Number of bins of a key."""
         return self.bins
 
     def numbers_of(self, cells: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -53,7 +53,6 @@ class RowReports(FormedReports):
         return pc.if_else(pa.array(drawn[:, 0] == j), column, otherwise) if self.single else column
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:
-        """Return draws of the channel as a column of structs."""
         each = (_shown(part, own) for part, own in zip(self.parts, self.split(drawn), strict=True))
         columns = [self._reported(j, drawn, own, pa.scalar(None, own.type)) for j, own in enumerate(each)]
         return pa.StructArray.from_arrays(columns, fields=list(self.type))

@@ -31,7 +31,6 @@ class SetReports(WordReports):
         return -(-self.size // 64)
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:
-        """Return one list of words per report."""
         ends = np.arange(0, drawn.size + 1, self.words, dtype=np.int32)
         return pa.ListArray.from_arrays(pa.array(ends), pa.array(drawn.ravel()))
 
@@ -57,7 +56,6 @@ class SetReports(WordReports):
         return fits
 
     def text(self, report: int) -> str:
-        """Return the words as a list."""
         return str([report >> 64 * i & (2**64 - 1) for i in range(self.words)])
 
 
@@ -134,7 +132,6 @@ class SymbolReports(MarkedReports, NumberedReports):
         return fits
 
     def text(self, report: int) -> str:
-        """Return one report as a list."""
         return f"[{report}]"
 
 
@@ -151,7 +148,6 @@ class HashReports(WordReports):
     type: ClassVar[pa.DataType] = pa.struct([("seed", pa.uint64()), ("y", pa.uint32())])
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:
-        """Return seed and symbol of each report."""
         seed, y = drawn[:, 0].astype(np.uint64), drawn[:, 1].astype(np.uint32)
         return pa.StructArray.from_arrays([pa.array(seed), pa.array(y)], ["seed", "y"])
 
@@ -198,7 +194,6 @@ class ListedHashReports(MarkedReports, NumberedReports):
         return HashReports(self.symbols)
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:
-        """Return seed and symbol of each report."""
         return self._form.to_arrow(np.stack(np.divmod(drawn, np.int32(self.symbols)), axis=1))
 
     def positions(self, column: pa.Array) -> NDArray[np.int64]:
@@ -221,5 +216,4 @@ class ListedHashReports(MarkedReports, NumberedReports):
         return fits
 
     def text(self, report: int) -> str:
-        """Return seed and symbol as SQL writes them."""
         return self._form.text(report)

@@ -20,20 +20,16 @@ class DenseOperator(Operator):
         self.inputs, self.outputs = table.shape
 
     def forward(self, theta: Floats) -> Floats:
-        """Return P(report) under theta."""
         return of_each(theta, self._table)
 
     def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z."""
         return of_each(w, self._table.T)
 
     def matrix(self) -> Floats:
-        """Return P(report | value)."""
         return self._table
 
     @cached_property
     def bounding_weights(self) -> Bounding | None:
-        """The weights that bound functionals, if the channel hardly distinguishes neighbouring values."""
         return hazy_weights(self)
 
 
@@ -64,7 +60,6 @@ class StepsOperator(DenseOperator):
         self._places, self._heights = places, heights
 
     def forward(self, theta: Floats) -> Floats:
-        """Return P(report) under theta."""
         places, rows = self._places.ravel(), theta.reshape(-1, self.inputs)
         changes = np.empty((len(rows), self.outputs))
         for changed, row in zip(changes, rows, strict=True):
@@ -72,7 +67,6 @@ class StepsOperator(DenseOperator):
         return changes.cumsum(axis=-1).reshape(*theta.shape[:-1], self.outputs)
 
     def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z."""
         rest = w[..., ::-1].cumsum(axis=-1)[..., ::-1]  # the sum from each report on
         return np.asarray(np.einsum("sx,...sx->...x", self._heights, rest[..., self._places]))
 

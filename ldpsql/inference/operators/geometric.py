@@ -38,13 +38,11 @@ class GeometricOperator(Operator):
         self._ends[[0, -1]] = 1.0 / fall
 
     def forward(self, theta: Floats) -> Floats:
-        """Return P(report) under theta."""
         padded = np.zeros((*theta.shape[:-1], self.outputs))
         padded[..., self._margin : self._margin + self.inputs] = theta
         return self._fall**2 * self._ends * self.solve(padded)
 
     def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z."""
         return self._fall**2 * self.solve(w * self._ends)[..., self._margin : self._margin + self.inputs]
 
     def solve(self, at: Floats) -> Floats:
@@ -60,11 +58,9 @@ class GeometricOperator(Operator):
         return out
 
     def matrix(self) -> Floats:
-        """Return P(report | value)."""
         return self.rows(slice(None))
 
     def rows(self, among: NDArray[np.int64] | slice) -> Floats:
-        """Return P(report | value) of some values."""
         values = np.arange(self.inputs)[among] + self._margin
         apart = np.abs(values[:, None] - np.arange(self.outputs))
         out: Floats = self._fall / (1.0 + self.decay) * self.decay**apart * self._ends
@@ -163,7 +159,6 @@ class SquareGeometricOperator(GeometricOperator):
         return centre, np.maximum(square - mean**2, 0.0) / n[:, None]
 
     def maximum(self, shares: Floats) -> Floats | None:
-        """Return the maximum for each group."""
         return tridiagonal_maximum(self, shares)
 
 

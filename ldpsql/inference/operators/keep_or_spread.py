@@ -27,7 +27,6 @@ class KeepOrSpreadOperator(NamedOperator):
         return self.keep - self.spread
 
     def forward(self, theta: Floats) -> Floats:
-        """Return P(report) under theta."""
         return self.spread * theta.sum(axis=-1, keepdims=True) + self._lift * theta
 
     def adjoint(self, w: Floats) -> Floats:
@@ -35,11 +34,9 @@ class KeepOrSpreadOperator(NamedOperator):
         return self.forward(w)
 
     def matrix(self) -> Floats:
-        """Return P(report | value)."""
         return np.full((self.inputs, self.inputs), self.spread) + self._lift * np.eye(self.inputs)
 
     def of_reports(self, positions: NDArray[np.int64]) -> Floats:
-        """Return P(report | value) of some reports."""
         table = np.full((self.inputs, len(positions)), self.spread)
         table[positions, np.arange(len(positions))] = self.keep
         return table
@@ -221,15 +218,12 @@ class KeepOrWindowOperator(NamedOperator):
         return np.asarray(self.anything * x.sum(axis=-1, keepdims=True) + self.kept * near, dtype=np.float64)
 
     def forward(self, theta: Floats) -> Floats:
-        """Return P(report) under theta."""
         return self._folded(theta, self.window)
 
     def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z."""
         return self._folded(w, self.window.T)
 
     def matrix(self) -> Floats:
-        """Return P(report | value)."""
         return np.asarray(self.anything + self.kept * np.kron(np.eye(self.keys), self.window), dtype=np.float64)
 
 

@@ -51,7 +51,6 @@ class KroneckerOperator(InvertedOperator):
 
     @cached_property
     def key(self) -> bytes:
-        """A digest of the columns' operators."""
         return digest(b"kronecker", *(part.key for part in self.parts))
 
     def _each(self, cells: Floats, shape: tuple[int, ...], maps: Sequence[object]) -> Floats:
@@ -63,11 +62,9 @@ class KroneckerOperator(InvertedOperator):
         return np.asarray(table.reshape(*groups, prod(table.shape[len(groups) :])))  # -1 is not known of no groups
 
     def forward(self, theta: Floats) -> Floats:
-        """Return P(reports) under theta."""
         return self._each(theta, self.shape, [part.forward for part in self.parts])
 
     def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z."""
         return self._each(w, self.reports, [part.adjoint for part in self.parts])
 
     def _by(self, cells: Floats, tables: Sequence[Floats]) -> Floats:
@@ -75,22 +72,18 @@ class KroneckerOperator(InvertedOperator):
         return self._each(cells, self.reports, [lambda v, own=own: v @ own for own in tables])
 
     def reachable(self) -> NDArray[np.bool_]:
-        """Return which reports some row gives with a chance above zero."""
         out = np.ones(1, dtype=np.bool_)
         for part in self.parts:
             out = (out[:, None] & part.reachable()).ravel()
         return out
 
     def matrix(self) -> Floats:
-        """Return P(reports | values)."""
         return self.rows(slice(None))
 
     def rows(self, among: NDArray[np.int64] | slice) -> Floats:
-        """Return P(reports | values) of some cells."""
         return self._gathered(np.arange(self.inputs)[among], self.shape, [part.matrix() for part in self.parts])
 
     def of_reports(self, positions: NDArray[np.int64]) -> Floats:
-        """Return P(reports | values) of some reports, shape (inputs, reports)."""
         return self._gathered(positions, self.reports, [part.matrix().T for part in self.parts]).T
 
     @staticmethod
@@ -147,38 +140,27 @@ class KroneckerOperator(InvertedOperator):
 
     @cached_property
     def influence(self) -> float:
-        """By how much an inverted share moves at most, times n, when one of n reports is replaced."""
         high, low = extremes([(own.max(axis=0), own.min(axis=0)) for own in self._inverses])
         return float((high - low).max())
 
     def invert(self, shares: Floats) -> Floats:
-        """Return the unbiased inverse of shares.
-
-        Raises:
-            IllConditioned: if the channel has no inverse, or one that drowns the estimate in noise.
-
-        """
         self.check_condition()
         v = self._by(shares, self._inverses)
         return v / v.sum(axis=-1, keepdims=True)
 
     def scatter(self, theta: Floats) -> Floats:
-        """Return n times the variance of every share that `invert` gives of n reports, if theta is the truth."""
         second = self._by(self.forward(theta), [own**2 for own in self._inverses])
         return np.maximum(second - theta**2, 0.0)
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return standard error of every share that `invert` gives, and ``z`` errors to either side."""
         centre, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
         return error, centre - z * error, centre + z * error
 
     def pulled(self, c: Floats) -> Floats:
-        """Return the contribution of every report; see `Operator.pulled`."""
         inverses = [lambda v, own=own: v @ own.T for own in self._inverses]
         return np.moveaxis(self._each(np.moveaxis(c, -1, -2), self.shape, inverses), -1, -2)
 
     def inverted_functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Return c'v for the inversion v, and its variance if theta is the truth."""
         pulled, p = self.pulled(c), self.forward(theta)[..., None, :]
         mean = (p @ pulled)[..., 0, :]
         variance = (p @ pulled**2)[..., 0, :] - mean**2
@@ -197,19 +179,15 @@ class Unreported(Operator):
 
     @cached_property
     def key(self) -> bytes:
-        """A digest of the number of values."""
         return digest(b"unreported", np.array([self.inputs]))
 
     def forward(self, theta: Floats) -> Floats:
-        """Return 1."""
         return np.asarray(theta.sum(axis=-1, keepdims=True))
 
     def adjoint(self, w: Floats) -> Floats:
-        """Return the weight of the one report."""
         return np.repeat(w, self.inputs, axis=-1)
 
     def matrix(self) -> Floats:
-        """Return a column of ones."""
         return np.ones((self.inputs, 1))
 
 
@@ -270,7 +248,6 @@ class KhatriRaoOperator(InvertedOperator):
 
     @cached_property
     def key(self) -> bytes:
-        """A digest of the tables."""
         return digest(b"khatri-rao", *self._tables)
 
     def of_columns(self, columns: Sequence[int]) -> KhatriRaoOperator | None:
@@ -294,7 +271,6 @@ class KhatriRaoOperator(InvertedOperator):
         return out
 
     def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z."""
         return self._weighed(w, self._tables)
 
     def _weighed(self, w: Floats, tables: Sequence[Floats]) -> Floats:
@@ -306,11 +282,9 @@ class KhatriRaoOperator(InvertedOperator):
         return out.reshape(*w.shape[:-1], self.inputs)
 
     def matrix(self) -> Floats:
-        """Return P(reports | values)."""
         return _product(self._tables, slice(0, self.outputs))
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
-        """Return sum_z w_z a_z a_z' over the cells ``among``."""
         cells = np.arange(self.inputs)[among]
         out = np.zeros((len(cells), len(cells)))
         for here in self._blocks():
@@ -325,7 +299,6 @@ class KhatriRaoOperator(InvertedOperator):
 
     @cached_property
     def influence(self) -> float:
-        """By how much an inverted share moves at most, times n, when one of n reports is replaced."""
         high, low = extremes([(np.array([one.ends[0]]), np.array([one.ends[1]])) for one in self._columns])
         return float((high - low).max())
 
@@ -350,7 +323,6 @@ class KhatriRaoOperator(InvertedOperator):
         return error, centre - z * error, centre + z * error
 
     def pulled(self, c: Floats) -> Floats:
-        """Return the contribution of every report; see `Operator.pulled`."""
         rows = np.swapaxes(c, -1, -2)
         return np.swapaxes(np.concatenate([rows @ _product(self._pulls, here) for here in self._blocks()], axis=-1), -1, -2)
 

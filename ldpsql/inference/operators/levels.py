@@ -57,7 +57,6 @@ class LevelsOperator(StackOperator):
 
     @cached_property
     def key(self) -> bytes:
-        """A digest of the parts."""
         return digest(b"levels", self._channel_key, *(base.key for base in self.bases))
 
     @cached_property
@@ -78,7 +77,6 @@ class LevelsOperator(StackOperator):
             yield theta
 
     def forward(self, theta: Floats) -> Floats:
-        """Return P(level, report) under theta."""
         parts = zip(self.weights, self.bases, self._sums(theta), strict=True)
         return np.concatenate([weight * base.forward(own) for weight, base, own in parts], axis=-1)
 
@@ -176,7 +174,6 @@ class LevelsOperator(StackOperator):
         return error, centre - z * error, centre + z * error
 
     def scatter(self, theta: Floats) -> Floats:
-        """Return n times the variance of every share that `invert` gives."""
         law = self.forward(theta)
         return np.stack([tree.variance() for tree in self._trees(law, np.ones(len(law)), theta)])
 
@@ -187,7 +184,6 @@ class LevelsOperator(StackOperator):
         return error, centre - z * error, centre + z * error
 
     def covariance(self, shares: Floats, theta: Floats) -> Floats:  # noqa: ARG002  # not needed
-        """Return n times the covariance of the consistent shares of one group."""
         _, tree = next(self._agreeing(shares[None], np.ones(1)))
         return tree.covariances(np.eye(self.inputs))
 

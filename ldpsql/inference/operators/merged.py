@@ -53,7 +53,6 @@ class MergedOperator(Operator):
         return self.base.forward(self.spread(theta))
 
     def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z for every block."""
         return self.mean(self.base.adjoint(w))
 
     def matrix(self) -> Floats:
@@ -61,7 +60,6 @@ class MergedOperator(Operator):
         return self.mean(self.base.matrix().T).T
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
-        """Return sum_z w_z a_z a_z' over the blocks ``among``."""
         return self.mean(self.mean(self.base.curvature(w)).T)[among][:, among]
 
     def maximum(self, shares: Floats) -> Floats | None:
@@ -86,19 +84,15 @@ class MergedDenseOperator(MergedOperator):
         return DenseOperator(self.mean(self.base.matrix().T).T)
 
     def forward(self, theta: Floats) -> Floats:
-        """Return P(report) under these weights of the blocks."""
         return self._table.forward(theta)
 
     def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z for every block."""
         return self._table.adjoint(w)
 
     def matrix(self) -> Floats:
-        """Return P(report | block)."""
         return self._table.matrix()
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
-        """Return sum_z w_z a_z a_z' over the blocks ``among``."""
         return self._table.curvature(w, among)
 
 
@@ -155,7 +149,6 @@ class MergedSupportOperator(MergedOperator):
         return np.concatenate([means.astype(np.float32) for _, means in self._means(self._sets.sample)], axis=1)
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
-        """Return sum_z w_z a_z a_z' over the blocks ``among``."""
         roots, total = np.sqrt(w), np.zeros(())
         for part, means in self._kept or self._means():
             check()
@@ -193,11 +186,9 @@ class ExtendedOperator(Operator):
 
     @cached_property
     def key(self) -> bytes:
-        """A digest of the channel and the places of the values."""
         return digest(b"extended", self.base.key, self.at)
 
     def forward(self, theta: Floats) -> Floats:
-        """Return P(report) under theta."""
         return self.base.forward(self.summed(theta))
 
     def summed(self, theta: Floats) -> Floats:
@@ -208,24 +199,19 @@ class ExtendedOperator(Operator):
         return np.stack(rows).reshape(*theta.shape[:-1], self.base.inputs)
 
     def reachable(self) -> NDArray[np.bool_]:
-        """Return which reports some value gives with a chance above zero."""
         whole = bool(np.bincount(self.at, minlength=self.base.inputs).all())
         return self.base.reachable() if whole else super().reachable()
 
     def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z."""
         return self.base.adjoint(w)[..., self.at]
 
     def matrix(self) -> Floats:
-        """Return P(report | value)."""
         return self.base.rows(self.at.astype(np.int64, copy=False))
 
     def rows(self, among: NDArray[np.int64] | slice) -> Floats:
-        """Return P(report | value) of some values."""
         return self.base.rows(self.at[among].astype(np.int64, copy=False))
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
-        """Return sum_z w_z a_z a_z' over the values ``among``."""
         own, place = np.unique(self.at[among].astype(np.int64, copy=False), return_inverse=True)
         return self.base.curvature(w, own)[np.ix_(place, place)]
 

@@ -183,7 +183,6 @@ class CharacterOperator(ListedOperator):
         self._cos, self._sin = table.real, (table.imag if np.iscomplexobj(table) else None)
 
     def _inside(self, theta: Floats) -> Floats:
-        """Return the share that the members of every set hold together."""
         if self._value_at is None:
             spread = np.zeros((*theta.shape[:-1], self._size**self._coordinates))
             spread[..., self._points] = theta
@@ -197,7 +196,6 @@ class CharacterOperator(ListedOperator):
         return np.asarray(sums.reshape(*theta.shape[:-1], self.outputs) / self._size)
 
     def supported(self, w: Floats) -> Floats:
-        """Return for each value the weight of the reports that support it."""
         each = w.reshape(*w.shape[:-1], -1, self._size)
         by_function: Sums = each @ self._cos.T
         if self._sin is not None:

@@ -71,7 +71,6 @@ class PlaneOperator(Operator):
         return chances + self._floor * theta.sum(axis=-1, keepdims=True)
 
     def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z."""
         cells = w.reshape(-1, *self._shape)
         inner = cells.copy()
         inner[..., [0, -1]] = 0.0
@@ -142,11 +141,9 @@ class PlaneOperator(Operator):
         return np.asarray(np.einsum("re,...ec->...rc", self._waves[0], rfft(rows, self._padded[1])))
 
     def matrix(self) -> Floats:
-        """Return P(report | value), if it is not too large."""
         return self._channel.probabilities()
 
     def rows(self, among: NDArray[np.int64] | slice) -> Floats:
-        """Return P(report | value) of some values."""
         return self._channel.rows(np.arange(self.inputs, dtype=np.int32)[among]) / TOTAL
 
     @property

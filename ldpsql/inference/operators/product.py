@@ -55,7 +55,6 @@ class StackOperator(Operator):
 
     @cached_property
     def key(self) -> bytes:
-        """A digest of the parts and their weights."""
         kind = f"{type(self).__name__} {self.even_channels}".encode()
         return digest(kind, self.weights, *(part.key for part in self.parts))
 
@@ -72,27 +71,21 @@ class StackOperator(Operator):
         return hazy_weights(self) if hazy else None
 
     def forward(self, theta: Floats) -> Floats:
-        """Return P(channel, report) under theta."""
         return np.concatenate([weight * part.forward(theta) for part, weight, _ in self._each()], axis=-1)
 
     def reachable(self) -> NDArray[np.bool_]:
-        """Return which pairs of a channel and a report have a chance above zero for some value."""
         return np.concatenate([part.reachable() & (weight > 0) for part, weight, _ in self._each()])
 
     def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z."""
         return np.asarray(sum(weight * part.adjoint(w[..., at]) for part, weight, at in self._each()))
 
     def matrix(self) -> Floats:
-        """Return P(channel, report | value)."""
         return np.concatenate([weight * part.matrix() for part, weight, _ in self._each()], axis=1)
 
     def rows(self, among: NDArray[np.int64] | slice) -> Floats:
-        """Return P(channel, report | value) of some values."""
         return np.concatenate([weight * part.rows(among) for part, weight, _ in self._each()], axis=1)
 
     def of_reports(self, positions: NDArray[np.int64]) -> Floats:
-        """Return P(channel, report | value) of some pairs."""
         table = np.empty((self.inputs, len(positions)))
         for part, weight, at in self._each():
             own = (positions >= at.start) & (positions < at.stop)
@@ -184,7 +177,6 @@ class StackOperator(Operator):
         return np.concatenate(pulls, axis=-2)
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        """Return standard error of every share that `invert` gives, and ``z`` errors to either side."""
         centre, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
         return error, centre - z * error, centre + z * error
 
@@ -234,7 +226,6 @@ class ProductOperator(InvertedOperator, DenseOperator):
 
     @cached_property
     def key(self) -> bytes:
-        """A digest of the single reports of each list."""
         return digest(b"product", self._single.key, self._positions, self._lengths)
 
     @cached_property

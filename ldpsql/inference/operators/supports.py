@@ -126,7 +126,6 @@ class SetOperator(Operator):
         return np.ones(self.outputs, dtype=np.bool_)
 
     def adjoint(self, w: Floats) -> Floats:
-        """Return sum_z a_xz w_z."""
         return self._scale * (w.sum(axis=-1, keepdims=True) + self._lift * self.supported(w))
 
     def _inside(self, theta: Floats) -> Floats:
@@ -341,7 +340,6 @@ class SetOperator(Operator):
         return _controlled(shares, n, self._contributions(c), self._contributions(np.ones((self.inputs, 1)))[:, 0])[2]
 
     def pulled(self, c: Floats) -> Floats:
-        """Return the contribution of every report; see `Operator.pulled`."""
         return self._contributions(c) if c.ndim == 2 else np.stack([self._contributions(own) for own in c])
 
     def _contributions(self, c: Floats) -> Floats:
@@ -369,7 +367,6 @@ class SupportOperator(SetOperator):
 
     @cached_property
     def key(self) -> bytes:
-        """A digest of the sets and of the probabilities that make the columns."""
         numbers = np.array([self.inputs, self.complete, self._hit, self._miss, self._lift, self._scale], dtype=np.float64)
         return digest(type(self).__name__.encode(), numbers, self._octets)
 
