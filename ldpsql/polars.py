@@ -172,7 +172,7 @@ class LdpExpr:
         )
         known = registry().questions.get(question or "")
         fields = answer(pl.DataFrame({_GROUP: [], "report": _reports(read)})).to_polars().drop(_GROUP).schema
-        kind = pl.Struct(fields) if known and not known.rows else pl.List(pl.Struct(fields))
+        kind = pl.Struct(fields) if known and not known.is_list(arguments) else pl.List(pl.Struct(fields))
         # a list for each group, so that one call estimates all
         return self._column.implode().map_batches(partial(_estimated, answer, kind), return_dtype=kind, is_elementwise=True)
 

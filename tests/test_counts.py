@@ -60,14 +60,14 @@ ASKED: dict[str, dict[str, Any]] = {
     "shares": {},
     "mean": {"question": "mean"},
     "share": {"question": "share", "of": (1, 2)},
-    "quantiles": {"question": "quantiles", "qs": [0.25, 0.75]},
+    "quantiles": {"question": "quantile", "q": [0.25, 0.75]},
     "top": {"question": "top", "most": 2},
 }
 IN_SQL = {
     "shares": 'FROM ldp.estimate(GROUPED, x, MADE, by := "re\'gion")',
     "mean": 'SELECT "re\'gion", unnest(ldp.mean(x, MADE)), count(*) FROM GROUPED GROUP BY "re\'gion"',
     "share": 'SELECT "re\'gion", unnest(ldp.share(x, MADE, [1, 2])), count(*) FROM GROUPED GROUP BY "re\'gion"',
-    "quantiles": 'FROM ldp.quantiles(GROUPED, x, MADE, [.25, .75], by := "re\'gion")',
+    "quantiles": 'FROM ldp.quantile(GROUPED, x, MADE, [.25, .75], by := "re\'gion")',
     "top": 'FROM ldp.top(GROUPED, x, MADE, 2, by := "re\'gion")',
 }
 
@@ -85,7 +85,7 @@ def test_groups_and_questions_of_every_frame_are_answered_as_in_sql(
         answers = ldpsql.estimate(data, "krr(1, [1, 2, 3])", by="re'gion", **ASKED[asked])
         assert sorted(answers.to_polars().rows(), key=repr) == expected
         assert answers.to_pandas().shape == (len(expected), len(expected[0]))
-        assert f"{asked} of x by re'gion under krr\nre'gion  " in repr(answers)
+        assert f"{ASKED[asked].get('question', asked)} of x by re'gion under krr\nre'gion  " in repr(answers)
     expression = pl.col("x").ldp.estimate("krr(1, [1, 2, 3])", **ASKED[asked])  # type: ignore[attr-defined]
     for frame in (GROUPED, GROUPED.lazy()):
         made = frame.group_by("re'gion").agg(expression).lazy().collect()

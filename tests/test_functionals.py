@@ -341,7 +341,7 @@ def test_the_effective_number_of_reports_is_that_of_unperturbed_values() -> None
         "variance(x, m(){})",
         "median(x, m(){})",
         "quantile(x, m(), 0.3{})",
-        "quantiles(x, m(), [0.3]{})[1]",
+        "quantile(x, m(), [0.3]{})[1]",
         "range_share(x, m(), 2, 4{})",
         "range_shares(x, m(), [2], [4]{})[1]",
         "share(x, m(), 3{})",

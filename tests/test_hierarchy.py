@@ -484,7 +484,7 @@ def test_sql_perturbs_and_measures_values_of_every_type(parameters: str, con: du
     ((kind,),) = con.execute("SELECT DISTINCT typeof(r) FROM reports").fetchall()
     assert kind == 'STRUCT("level" UTINYINT, seed UINTEGER, y USMALLINT)'
     ((median, quartiles),) = con.execute(
-        "SELECT ldp.median(r, tree()), ldp.quantiles(r, tree(), [0.25, 0.5, 0.75], estimator := 'inv') FROM reports"
+        "SELECT ldp.median(r, tree()), ldp.quantile(r, tree(), [0.25, 0.5, 0.75], estimator := 'inv') FROM reports"
     ).fetchall()
     assert type(median["estimate"]) is type(middle)
     assert median["low"] <= median["estimate"] <= median["high"]
@@ -501,11 +501,11 @@ def test_sql_gives_several_ranges_from_one_estimate(con: duckdb.DuckDBPyConnecti
     ((several, single),) = rows.fetchall()
     assert several[0] == single
     assert several[0]["estimate"] + several[1]["estimate"] == pytest.approx(1.0)
-    grouped = con.execute("SELECT g, ldp.quantiles(r, tree(), [0.5]) FROM reports GROUP BY ALL ORDER BY g").fetchall()
+    grouped = con.execute("SELECT g, ldp.quantile(r, tree(), [0.5]) FROM reports GROUP BY ALL ORDER BY g").fetchall()
     assert len(grouped) == 3
     counted = con.execute("SELECT ldp.range_shares(ldp.counts(r), tree(), [0], [49]) FROM reports").fetchall()
     assert counted[0][0][0]["estimate"] == pytest.approx(single["estimate"])
-    assert con.execute("SELECT ldp.quantiles(r, tree(), [0.5], keep := g > 5) FROM reports").fetchall() == [(None,)]
+    assert con.execute("SELECT ldp.quantile(r, tree(), [0.5], keep := g > 5) FROM reports").fetchall() == [(None,)]
 
 
 def test_reports_counted_as_words_are_the_same_as_counts_of_structs(con: duckdb.DuckDBPyConnection) -> None:
@@ -534,9 +534,9 @@ def test_a_report_without_a_field_or_of_no_level_is_refused(report: str, con: du
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        ("quantiles(r, tree(), [])", "list"),
-        ("quantiles(r, tree(), [0.5, 1.5])", "between 0 and 1"),
-        ("quantiles(r, tree(), 0.5)", "list"),
+        ("quantile(r, tree(), [])", "list"),
+        ("quantile(r, tree(), [0.5, NULL])", "list"),
+        ("quantile(r, tree(), [0.5, 1.5])", "between 0 and 1"),
         ("range_shares(r, tree(), [], [])", "two ranges"),
         ("range_shares(r, tree(), [1], [2, 3])", "as many"),
         ("range_shares(r, tree(), [3], [2])", "before it begins"),

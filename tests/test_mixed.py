@@ -488,9 +488,9 @@ def test_numbers_are_estimated_from_reports_of_several_levels(ages: duckdb.DuckD
     )
     for part, share in zip(ranges, [0, 1], strict=True):  # `inv` is less exact than the interval, whose error is shown
         assert part["low"] - 4 * part["std_error"] < share < part["high"] + 4 * part["std_error"]
-    (quartile,) = one(ages, "SELECT ldp.quantiles({level: level, report: age}, levels(), [0.25]) FROM chosen")
+    (quartile,) = one(ages, "SELECT ldp.quantile({level: level, report: age}, levels(), [0.25]) FROM chosen")
     assert abs(quartile["estimate"] - 29) < 5.5 * quartile["std_error"] + 1
-    for name, more in (("mean", ""), ("variance", ""), ("quantiles", ", [0.5]"), ("range_shares", ", [0], [9]")):
+    for name, more in (("mean", ""), ("variance", ""), ("quantile", ", [0.5]"), ("range_shares", ", [0], [9]")):
         numbers = one(ages, f"SELECT ldp.{name}({{level: level, report: age}}, levels(){more}, keep := g = 1) FROM chosen")
         counts = "(SELECT ldp.counts({level: level, report: age}) AS c FROM chosen WHERE g = 1)"
         assert one(ages, f"SELECT ldp.{name}(c, levels(){more}) FROM {counts}") == numbers
@@ -500,7 +500,7 @@ def test_numbers_are_estimated_from_reports_of_several_levels(ages: duckdb.DuckD
 def test_numbers_are_estimated_from_lists_of_reports(ages: duckdb.DuckDBPyConnection) -> None:
     mean = one(ages, "SELECT ldp.mean(days, day(), estimator := 'inv') FROM twice")
     assert abs(mean["estimate"] - datetime(2024, 2, 10, 12)).total_seconds() < 5.5 * 86400 * mean["std_error"]
-    (median,) = one(ages, "SELECT ldp.quantiles(days, day(), [0.5]) FROM twice")
+    (median,) = one(ages, "SELECT ldp.quantile(days, day(), [0.5]) FROM twice")
     assert type(median["estimate"]) is date
     assert abs((median["estimate"] - date(2024, 2, 10)).days) < 5.5 * median["std_error"] + 1
     bounds = "[DATE '2024-02-01'], [DATE '2024-02-20']"
@@ -514,7 +514,7 @@ def test_numbers_are_estimated_from_lists_of_reports(ages: duckdb.DuckDBPyConnec
 
 
 @pytest.mark.parametrize(
-    ("name", "more"), [("mean", ""), ("variance", ""), ("quantiles", ", [0.5]"), ("range_shares", ", [20], [39]"), ("ibu", "")]
+    ("name", "more"), [("mean", ""), ("variance", ""), ("quantile", ", [0.5]"), ("range_shares", ", [20], [39]"), ("ibu", "")]
 )
 @pytest.mark.parametrize("reports", ["{level: level, report: age}, levels()", "days, day()"])
 def test_intervals_hold_with_the_probability_that_was_asked_for(
@@ -537,7 +537,7 @@ def test_intervals_hold_with_the_probability_that_was_asked_for(
         ("mean(['a'], ldp.krr(1, ['a', 'b']))", "LDP102"),
         ("mean({level: 'l', report: 1}, MAP {'l': ldp.planar_geometric(1, 2, 2)})", "LDP102"),
         (
-            "quantiles({level: 'l', report: 1}, MAP {'l': ldp.krr(1, [1, 2, 3]), "
+            "quantile({level: 'l', report: 1}, MAP {'l': ldp.krr(1, [1, 2, 3]), "
             "'m': ldp.krr(1, [1, 2], outside := 'as:1')}, [0.5])",
             "LDP103",
         ),

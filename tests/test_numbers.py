@@ -273,7 +273,7 @@ def test_the_ends_of_a_quantile_of_decimals_in_bins_are_written_like_decimals(co
     con.execute("CREATE MACRO pay() AS ldp.hierarchy(1, 0, 100, step := 0.1, bins := 101)")
     con.execute("CREATE TABLE reports AS SELECT ldp.perturb(i % 1000 / 10, pay()) AS pay FROM range(20000) t(i)")
     levels = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
-    ((row,),) = con.execute(f"SELECT ldp.quantiles(pay, pay(), {levels}) FROM reports").fetchall()
+    ((row,),) = con.execute(f"SELECT ldp.quantile(pay, pay(), {levels}) FROM reports").fetchall()
     whole = estimate(con.table("reports").pl()["pay"], "hierarchy(1, 0, 100, step=0.1, bins=101)")
     ends = [end for answer in row for end in (answer["low"], answer["high"])]
     ends += [end for q in levels for end in whole.quantile(q)[2:]]

@@ -384,7 +384,7 @@ def test_sql_answers_as_python_does(con: DuckDBPyConnection) -> None:
         python.difference({"rich": True}, {"edu": "a"}, {"edu": "c"}),
     ]
     for one, other in zip(sql, expected, strict=True):
-        assert list(one.values()) == pytest.approx(list(other))
+        assert list(one.values())[-len(other) :] == pytest.approx(list(other))
     rows = con.execute("FROM ldp.margin(reports, report, person(), columns := ['rich', 'edu'], given := ['edu'])").fetchall()
     assert [row[:-1] for row in rows] == [tuple(row.values()) for row in python.margin(["rich", "edu"], "edu").to_pylist()]
     assert {row[-1] for row in rows} == {6000}
@@ -456,7 +456,7 @@ def test_sql_refuses_what_makes_no_sense_with_a_code(con: DuckDBPyConnection, ca
 
 @pytest.mark.parametrize("of", ["'edu'", "'aeg'", "['age']", "1", "{age: 10}"])
 @pytest.mark.parametrize("call", ["mean(report, {m}, {o})", "variance(report, {m}, {o})", "median(report, {m}, {o})",
-                                  "quantile(report, {m}, 0.5, {o})", "quantiles(report, {m}, [0.5], {o})"])  # fmt: skip
+                                  "quantile(report, {m}, 0.5, {o})", "quantile(report, {m}, [0.5], {o})"])  # fmt: skip
 def test_a_column_that_is_misspelt_or_not_ordered_is_refused_with_a_code_and_a_hint(
     con: DuckDBPyConnection, call: str, of: str
 ) -> None:

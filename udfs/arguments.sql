@@ -57,6 +57,13 @@ CREATE OR REPLACE MACRO ldp._moments
     (low DATE) AS CAST([] AS DATE[]),
     (low) AS ldp._timed(low);
 
+-- The answers to a question that a list asks, or the only one. typeof() evaluates nothing.
+CREATE OR REPLACE MACRO ldp._listed(argument) AS
+    from_json('null', CASE WHEN ends_with(typeof([argument][1]), ']') THEN '"BOOLEAN"' ELSE '"TINYINT"' END);
+CREATE OR REPLACE MACRO ldp._one_or_each
+    (answers, listed BOOLEAN) AS answers,
+    (answers, listed) AS answers[1];
+
 -- Whether a row is counted. Anything else than a condition, such as a mechanism or the name of an estimator in the wrong place, would
 -- be a NULL that counts no row.
 CREATE OR REPLACE MACRO ldp._kept(keep) AS CASE WHEN regexp_full_match(typeof(keep), 'BOOLEAN|"NULL"|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?')

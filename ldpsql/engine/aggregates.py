@@ -20,7 +20,9 @@ from ldpsql.names import (
     FEW,
     KEPT,
     KEYS,
+    LISTED,
     LISTED_BY,
+    ONE_OR_EACH,
     PEOPLE,
     RECORD_OF,
     SHARES,
@@ -104,8 +106,13 @@ def _comment(name: str, text: str) -> str:
 def _answer(question: type[Question], counts: str, asked: str, record: str) -> str:
     """Return the SQL of an answer from counts and a handle; ``record`` is the type of the reports or of their counts."""
     answer = f"__ldp_answer_{question.name}({counts}, {asked})"
-    if not _of_values(question.fields):
-        return answer
+    if _of_values(question.fields):
+        answer = _typed(question, answer, record)
+    return answer if isinstance(question.rows, bool) else f"{ONE_OR_EACH}({answer}, {LISTED}({quoted(question.rows)}))"
+
+
+def _typed(question: type[Question], answer: str, record: str) -> str:
+    """Return the SQL of an answer with values in their own type."""
     by = f"[{quoted(question.typed_by)}][1]" if question.typed_by else "NULL"
     # || keeps CREATE MACRO from binding what does not exist yet, as the subscripts do.
     kind = f"'' || {ANSWER_TYPE}('{question.name}', typeof([m][1]), {TEXT}(m), {by}, {record})"

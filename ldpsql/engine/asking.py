@@ -38,7 +38,7 @@ def answering(question: type[Question], asked: Callable[[int], Asked]) -> Scalar
     def answer(histograms: Column, handles: Handles) -> pa.Array:
         return answers(histograms, handles, asked, question)
 
-    returns = f"{sql_type(question.fields)}{'[]' * question.rows}"
+    returns = f"{sql_type(question.fields)}{'[]' * bool(question.rows)}"
     return Scalar(f"__ldp_answer_{question.name}", guarded(once_a_run(answer)), returns)
 
 

@@ -74,14 +74,14 @@ class Answers:
         return Answer(*self.ask("variance", of=of, given=given))
 
     def quantile(self, q: float, of: str | None = None, given: Any = None) -> Answer:
-        """Return the value of a column below which a share q lies, on the scale of `mean`.
+        """Return the value of a column below which a share q lies, on the scale of `mean`; `ask` takes several shares.
 
         Raises:
             InvalidDomain: if the values have no order.
             InvalidParameter: if q is not between 0 and 1.
 
         """
-        return Answer(*self.ask("quantile", q=q, of=of, given=given))
+        return Answer(*self.ask("quantile", q=q, of=of, given=given)[1:])
 
     def ask(self, question: str, **arguments: Any) -> Any:
         """Return the answer to a question of any plugin, a named tuple, or a list of them: the same as in SQL.

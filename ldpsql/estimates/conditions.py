@@ -175,12 +175,14 @@ def _of_column(values: Product, name: str, one: pa.Scalar) -> tuple[int, tuple[i
 
 
 def python_scalar(given: Any) -> pa.Scalar:
-    """Return a Python value, a list, or a dictionary of these as an Arrow scalar.
+    """Return a Python value, a list, a dictionary of these, or an Arrow scalar as an Arrow scalar.
 
     Raises:
         InvalidParameter: if a list holds values of different types.
 
     """
+    if isinstance(given, pa.Scalar):
+        return given
     with suppress(pa.ArrowException):  # it quotes the value
         return pa.scalar(_plainer(given))
     raise InvalidParameter("a condition holds values of different types, or no values", _EXAMPLE)
@@ -197,13 +199,14 @@ def _positions(part: _Part, given: pa.Scalar) -> tuple[int, ...]:
     if isinstance(given, pa.StructScalar) and given.is_valid:
         places = np.flatnonzero(_in_range(part, given))
     else:
-        places = np.unique(_located(part, _listed(given)))
+        places = np.unique(_located(part, items_of(given)))
     if not len(places):
         raise InvalidParameter(f"{part.name} must hold for at least one value of the domain", part.example)
     return tuple(places.tolist())
 
 
-def _listed(given: pa.Scalar) -> pa.Array:
+def items_of(given: pa.Scalar) -> pa.Array:
+    """Return the items of a list, or one value as an array."""
     if isinstance(given, pa.ListScalar | pa.LargeListScalar) and given.is_valid:
         return given.values
     return pa.repeat(given, 1)

@@ -125,7 +125,7 @@ class Question(ABC):
         name: the name of the question, that of the aggregate in SQL.
         summary: what it returns, in one sentence without a full stop.
         fields: the fields of an answer, and what each is.
-        rows: whether the answer is a list, of several lines.
+        rows: whether the answer is a list, of several lines; or the argument that makes it one by being a list.
         options: the options of the estimator that SQL takes, each with its default as SQL.
         typed_by: the argument on which the type of values depends: the name of a column, or a list of names.
         two_groups: whether two groups of people are compared, each by the counts of its reports.
@@ -139,7 +139,7 @@ class Question(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     fields: ClassVar[Fields] = NUMBERS
-    rows: ClassVar[bool] = False
+    rows: ClassVar[bool | str] = False
     options: ClassVar[Mapping[str, str]] = {"estimator": "NULL", "confidence": "NULL"}
     typed_by: ClassVar[str | None] = None
     two_groups: ClassVar[bool] = False
@@ -204,6 +204,11 @@ class Question(ABC):
         return True
 
     @classmethod
+    def is_list(cls, arguments: Mapping[str, Any]) -> bool:
+        """Return whether the answer with these arguments is a list."""
+        return cls.rows if isinstance(cls.rows, bool) else isinstance(python_scalar(arguments[cls.rows]), pa.ListScalar)
+
+    @classmethod
     def parameters(cls) -> dict[str, object]:
         """Return the arguments by name, each with its default as a plain value, required ones first with `REQUIRED`."""
         own = {field.name: field.default for field in fields(cls)}
@@ -228,8 +233,7 @@ class Question(ABC):
     @classmethod
     def asked(cls, **arguments: Any) -> Self:
         """Return the question with these arguments: Arrow scalars or plain values of Python."""
-        given = {name: value if isinstance(value, pa.Scalar) else python_scalar(value) for name, value in arguments.items()}
-        return cls(**given)
+        return cls(**{name: python_scalar(value) for name, value in arguments.items()})
 
 
 @dataclass(frozen=True)
@@ -321,7 +325,7 @@ def answered(question: Question, estimates: Estimates, group: int) -> Any:
     columns = [_in_python(lines, name, kind, asked.unit) for name, kind in question.fields.items()]
     kind: Any = Answer if tuple(question.fields) == Answer._fields else namedtuple("Answer", question.fields)
     each = [kind(*line) for line in zip(*columns, strict=True)]
-    return each if question.rows else each[0]
+    return each if question.is_list(vars(question)) else each[0]
 
 
 def answer_table(question: Question, estimates: Estimates, group: int) -> pa.Table:

@@ -9,7 +9,7 @@ from ldpsql.domains.columns import python_value
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.bootstrap import SimulatedError, Simulation, simulated_errors
-from ldpsql.estimates.conditions import TableCells, condition, named_place
+from ldpsql.estimates.conditions import TableCells, condition, items_of, named_place
 from ldpsql.estimates.contrasts import Contrast, number_of, share_of
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.distances import distance
@@ -57,7 +57,7 @@ __all__ = [
     "RectangleShares", "Share", "SimulatedError", "Simulation", "Source", "TableCells", "Variance",
     "bound_of", "by_value", "check_grid",
     "check_ordered", "checked_count", "condition", "distance", "estimator_of_top", "fields_of", "hookimpl", "is_table",
-    "linear", "logistic", "margin_of", "named_columns", "named_place", "number_of", "of_lists",
+    "items_of", "linear", "logistic", "margin_of", "named_columns", "named_place", "number_of", "of_lists",
     "one_mechanism", "python_value", "share_of", "simulated_errors", "tops",
     "two_columns", "without_impossible",
 ]  # fmt: skip

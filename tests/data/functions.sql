@@ -10,7 +10,7 @@
 -- @given STRUCT: a condition on columns of the mechanism, such as `{city: 'Lima', age: {low: 18, high: 65}}`; `margin` takes a list of names of columns
 -- @versus any: the condition, or for `outcome` the value, to compare with
 -- @p list: shares, or an estimate
--- @q list: the other shares, or an estimate; in `quantile` a share between 0 and 1
+-- @q any: in `quantile` a share between 0 and 1, or a list of such shares; in `distance_between` the other shares, or an estimate
 -- @prior DOUBLE[]: a distribution over the values, a share for each
 -- @by column: after `FROM`, the column of groups, or a STRUCT of several: the result begins with them, by their names
 -- @grid STRUCT: a grid, as `ldp.grid` makes it
@@ -39,7 +39,6 @@
 -- @rate DOUBLE: the false discovery rate
 -- @shares name: a table, view or CTE with a column `estimate`
 -- @rows INTEGER: the number of rows
--- @qs DOUBLE[]: shares between 0 and 1
 -- @low any: the low end, included; NULL is no bound
 -- @high any: the high end, included; NULL is no bound
 -- @lows list: the low end of each range
@@ -153,9 +152,7 @@ SELECT unnest(ldp.variance(age, age())) FROM reports;
 -- median
 SELECT unnest(ldp.median(age, age())) FROM reports;
 -- quantile
-SELECT unnest(ldp.quantile(age, age(), 0.9)) FROM reports;
--- quantiles
-FROM ldp.quantiles(reports, age, age(), [0.25, 0.75]);
+FROM ldp.quantile(reports, age, age(), [0.25, 0.75]);
 -- range_share
 SELECT unnest(ldp.range_share(age, age(), 30, 40)) FROM reports;
 -- range_shares
