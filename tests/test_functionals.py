@@ -343,7 +343,7 @@ def test_the_effective_number_of_reports_is_that_of_unperturbed_values() -> None
         "quantile(x, m(), 0.3{})",
         "quantile(x, m(), [0.3]{})[1]",
         "range_share(x, m(), 2, 4{})",
-        "range_shares(x, m(), [2], [4]{})[1]",
+        "range_share(x, m(), [2], [4]{})[1]",
         "share(x, m(), 3{})",
         "margin(x, m(), NULL{})[1]",
         "top(x, m(), 1{})[1]",

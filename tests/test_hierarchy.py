@@ -497,13 +497,13 @@ def test_sql_perturbs_and_measures_values_of_every_type(parameters: str, con: du
 def test_sql_gives_several_ranges_from_one_estimate(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("CREATE MACRO tree() AS ldp.hierarchy(2, 0, 99, step := 1)")
     con.execute("CREATE TABLE reports AS SELECT i % 3 AS g, ldp.perturb(i % 100, tree()) AS r FROM range(9000) t(i)")
-    rows = con.execute("SELECT ldp.range_shares(r, tree(), [0, 50], [49, 99]), ldp.range_share(r, tree(), 0, 49) FROM reports")
+    rows = con.execute("SELECT ldp.range_share(r, tree(), [0, 50], [49, 99]), ldp.range_share(r, tree(), 0, 49) FROM reports")
     ((several, single),) = rows.fetchall()
     assert several[0] == single
     assert several[0]["estimate"] + several[1]["estimate"] == pytest.approx(1.0)
     grouped = con.execute("SELECT g, ldp.quantile(r, tree(), [0.5]) FROM reports GROUP BY ALL ORDER BY g").fetchall()
     assert len(grouped) == 3
-    counted = con.execute("SELECT ldp.range_shares(ldp.counts(r), tree(), [0], [49]) FROM reports").fetchall()
+    counted = con.execute("SELECT ldp.range_share(ldp.counts(r), tree(), [0], [49]) FROM reports").fetchall()
     assert counted[0][0][0]["estimate"] == pytest.approx(single["estimate"])
     assert con.execute("SELECT ldp.quantile(r, tree(), [0.5], keep := g > 5) FROM reports").fetchall() == [(None,)]
 
@@ -537,10 +537,12 @@ def test_a_report_without_a_field_or_of_no_level_is_refused(report: str, con: du
         ("quantile(r, tree(), [])", "list"),
         ("quantile(r, tree(), [0.5, NULL])", "list"),
         ("quantile(r, tree(), [0.5, 1.5])", "between 0 and 1"),
-        ("range_shares(r, tree(), [], [])", "two ranges"),
-        ("range_shares(r, tree(), [1], [2, 3])", "as many"),
-        ("range_shares(r, tree(), [3], [2])", "before it begins"),
-        ("range_shares(r, tree(), ['x'], ['y'])", "like the values"),
+        ("range_share(r, tree(), [], [])", "two ranges"),
+        ("range_share(r, tree(), [1], [2, 3])", "as many"),
+        ("range_share(r, tree(), NULL, [2])", "as many"),
+        ("range_share(r, tree(), [1], 2)", "as many"),
+        ("range_share(r, tree(), [3], [2])", "before it begins"),
+        ("range_share(r, tree(), ['x'], ['y'])", "like the values"),
     ],
 )
 def test_lists_that_do_not_fit_are_refused_in_one_sentence(call: str, words: str, con: duckdb.DuckDBPyConnection) -> None:

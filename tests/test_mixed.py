@@ -484,13 +484,13 @@ def test_numbers_are_estimated_from_reports_of_several_levels(ages: duckdb.DuckD
     assert one(ages, "SELECT ldp.variance({level: level, report: age}, levels()) FROM chosen")["std_error"] > 0
     ranges = one(
         ages,
-        "SELECT ldp.range_shares({level: level, report: age}, levels(), [0, 20], [19, 59], estimator := 'inv') FROM chosen",
+        "SELECT ldp.range_share({level: level, report: age}, levels(), [0, 20], [19, 59], estimator := 'inv') FROM chosen",
     )
     for part, share in zip(ranges, [0, 1], strict=True):  # `inv` is less exact than the interval, whose error is shown
         assert part["low"] - 4 * part["std_error"] < share < part["high"] + 4 * part["std_error"]
     (quartile,) = one(ages, "SELECT ldp.quantile({level: level, report: age}, levels(), [0.25]) FROM chosen")
     assert abs(quartile["estimate"] - 29) < 5.5 * quartile["std_error"] + 1
-    for name, more in (("mean", ""), ("variance", ""), ("quantile", ", [0.5]"), ("range_shares", ", [0], [9]")):
+    for name, more in (("mean", ""), ("variance", ""), ("quantile", ", [0.5]"), ("range_share", ", [0], [9]")):
         numbers = one(ages, f"SELECT ldp.{name}({{level: level, report: age}}, levels(){more}, keep := g = 1) FROM chosen")
         counts = "(SELECT ldp.counts({level: level, report: age}) AS c FROM chosen WHERE g = 1)"
         assert one(ages, f"SELECT ldp.{name}(c, levels(){more}) FROM {counts}") == numbers
@@ -504,7 +504,7 @@ def test_numbers_are_estimated_from_lists_of_reports(ages: duckdb.DuckDBPyConnec
     assert type(median["estimate"]) is date
     assert abs((median["estimate"] - date(2024, 2, 10)).days) < 5.5 * median["std_error"] + 1
     bounds = "[DATE '2024-02-01'], [DATE '2024-02-20']"
-    (share,) = one(ages, f"SELECT ldp.range_shares(days, day(), {bounds}, estimator := 'inv') FROM twice")
+    (share,) = one(ages, f"SELECT ldp.range_share(days, day(), {bounds}, estimator := 'inv') FROM twice")
     assert abs(share["estimate"] - 1.0) < 5.5 * share["std_error"]
     assert one(ages, "SELECT ldp.variance(days, day()) FROM twice")["std_error"] > 0
     assert one(ages, "SELECT ldp.mean(list_append(days, NULL), day()) FROM twice") == one(
@@ -514,14 +514,14 @@ def test_numbers_are_estimated_from_lists_of_reports(ages: duckdb.DuckDBPyConnec
 
 
 @pytest.mark.parametrize(
-    ("name", "more"), [("mean", ""), ("variance", ""), ("quantile", ", [0.5]"), ("range_shares", ", [20], [39]"), ("ibu", "")]
+    ("name", "more"), [("mean", ""), ("variance", ""), ("quantile", ", [0.5]"), ("range_share", ", [20], [39]"), ("ibu", "")]
 )
 @pytest.mark.parametrize("reports", ["{level: level, report: age}, levels()", "days, day()"])
 def test_intervals_hold_with_the_probability_that_was_asked_for(
     name: str, more: str, reports: str, ages: duckdb.DuckDBPyConnection
 ) -> None:
     table = "chosen" if "level" in reports else "twice"
-    if table == "twice" and name == "range_shares":
+    if table == "twice" and name == "range_share":
         more = ", [DATE '2024-02-01'], [DATE '2024-02-10']"
     found = [one(ages, f"SELECT ldp.{name}({reports}{more}, confidence := {p}) FROM {table}") for p in (0.51, 0.999999)]
     rows = [result if isinstance(result, list) else [result] for result in found]
@@ -541,7 +541,7 @@ def test_intervals_hold_with_the_probability_that_was_asked_for(
             "'m': ldp.krr(1, [1, 2], outside := 'as:1')}, [0.5])",
             "LDP103",
         ),
-        ("range_shares({level: 'l', report: 1}, MAP {'l': ldp.krr(1, [1, 2])}, [1], ['x'])", "LDP304"),
+        ("range_share({level: 'l', report: 1}, MAP {'l': ldp.krr(1, [1, 2])}, [1], ['x'])", "LDP304"),
         ("mean({level: 'other', report: 1}, MAP {'l': ldp.krr(1, [1, 2])})", "LDP401"),
     ],
 )

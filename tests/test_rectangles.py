@@ -252,8 +252,8 @@ def test_sql_estimates_a_rectangle_of_longitudes_and_latitudes(places: duckdb.Du
 def test_several_rectangles_counts_and_keep_agree_with_one(places: duckdb.DuckDBPyConnection) -> None:
     lists = "[{'lon': -122.4, 'lat': 37.7}, NULL], [{'lon': -122.3, 'lat': 37.75}, {'lon': NULL, 'lat': 37.75}]"
     ((several, counted, single, nothing),) = places.execute(f"""
-        SELECT ldp.range_shares(cell, place(), {lists}, grid := bay()),
-            ldp.range_shares(ldp.counts(cell), place(), {lists}, grid := bay()),
+        SELECT ldp.range_share(cell, place(), {lists}, grid := bay()),
+            ldp.range_share(ldp.counts(cell), place(), {lists}, grid := bay()),
             ldp.range_share(cell, place(), {EAST}, grid := bay()),
             ldp.range_share(cell, place(), {EAST}, keep := g > 7, grid := bay()) FROM reports""").fetchall()
     assert several[0] == pytest.approx(counted[0])
@@ -299,8 +299,8 @@ def test_the_command_line_and_python_give_the_same_rectangles(places: duckdb.Duc
     grid = dict(zip(("west", "south", "east", "north", "columns", "rows"), (*bounds, 8, 4), strict=True))
     lows = [{"lon": -122.4, "lat": 37.7}, None]
     highs = [{"lon": -122.3, "lat": 37.75}, {"lon": -122.4, "lat": None}]
-    given = [f"--{name}={json.dumps(one)}" for name, one in {"lows": lows, "highs": highs, "grid": grid}.items()]
-    asked = ("ask", "range_shares", str(tmp_path / "cells.parquet"), "cell", "-m", made, *given)
+    given = [f"--{name}={json.dumps(one)}" for name, one in {"low": lows, "high": highs, "grid": grid}.items()]
+    asked = ("ask", "range_share", str(tmp_path / "cells.parquet"), "cell", "-m", made, *given)
     done = run(*asked, "--format=json")
     assert done.returncode == 0, done.stderr
     table = ldpsql.rectangle_shares(
@@ -314,7 +314,7 @@ def test_the_command_line_and_python_give_the_same_rectangles(places: duckdb.Duc
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--low=[0, 1]", "--high=null"], "must be points"),
+        (["--low=[0, 1]", "--high=[2, 3]"], "must be points"),
         (['--low={"lon": 9, "lat": 9}', "--high=null"], "outside the grid"),
         (["--low=null"], "does not take these arguments"),
     ],

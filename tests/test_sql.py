@@ -466,7 +466,7 @@ def test_every_estimator_reads_a_table_after_from(con: DuckDBPyConnection, tmp_p
         ("key_value", "ldp.pckv_grr(2, ['a', 'b'], padding := 2)", "MAP {'a': 0.5}", ""),
         ("key_value_density", "ldp.pckv_pm(2, ['a', 'b'], padding := 2, bins := 4)", "MAP {'a': 0.5}", ""),
         ("quantile", "ldp.laplace(2, 0, 10, bins := 8)", "i // 2 % 10", ", [0.25, 0.5]"),
-        ("range_shares", "ldp.laplace(2, 0, 10, bins := 8)", "i // 2 % 10", ", [0, 4], [3, 9]"),
+        ("range_share", "ldp.laplace(2, 0, 10, bins := 8)", "i // 2 % 10", ", [0, 4], [3, 9]"),
         ("heavy_hitters", "ldp.pem(8, 4)", "['ab', 'cd'][1 + i // 2 % 2]", ", certain := false"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,7 +10,6 @@ from ldpsql.questions import (
     NULL,
     Argument,
     Domain,
-    Functional,
     InvalidParameter,
     Question,
     RangeShare,
@@ -23,14 +21,26 @@ from ldpsql.questions import (
     check_ordered,
     hookimpl,
     is_table,
+    items_of,
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _OnLineOrGrid(Question):
-    """Shares between low and high ends: numbers, or with a grid its points."""
+@dataclass(frozen=True)
+class Ranges(Question):
+    """The share of the values from low to high, both included; NULL means no bound. With a grid, of a rectangle.
 
+    Lists of low and of high ends, one as long as the other, are several ranges.
+    """
+
+    name = "range_share"
     of_ranges = True
+    summary = (
+        "the share of the values from low to high, with its error and interval; with a grid, of a rectangle between two "
+        "points; for lists of low and high ends a row for each range"
+    )
+    rows = "low"
+    low: Argument
+    high: Argument
     grid: Argument = NULL
 
     def check(self, source: Source) -> None:
@@ -45,56 +55,19 @@ class _OnLineOrGrid(Question):
         else:
             check_ordered(source)
 
-    def between(self, values: Domain, lows: Sequence[Argument], highs: Sequence[Argument]) -> RangeShares | RectangleShares:
-        """Return the shares between these ends."""
+    def about(self, values: Domain) -> RangeShares | RectangleShares:
+        """Return the shares between the ends."""
+        lows, highs = (list(items_of(ends)) for ends in (self.low, self.high))
+        one, other = (isinstance(ends, pa.ListScalar) for ends in (self.low, self.high))
+        if one != other or len(lows) != len(highs) or not lows:
+            raise InvalidParameter("there must be as many low ends as high ends", "[0, 10], [9, 19] are two ranges")
         if self.grid.is_valid:
             return RectangleShares.between(lows, highs, self.grid)
         ends = zip(lows, highs, strict=True)
         return RangeShares(tuple(RangeShare(*(bound_of(end, values) for end in pair)) for pair in ends))
 
 
-@dataclass(frozen=True)
-class OneRange(_OnLineOrGrid):
-    """The share of the values from low to high, both included; NULL means no bound. With a grid, of a rectangle."""
-
-    name = "range_share"
-    summary = (
-        "the share of the values from low to high, with its error and interval; with a grid, of a rectangle between two points"
-    )
-    low: Argument
-    high: Argument
-
-    def about(self, values: Domain) -> Functional:
-        """Return the share of the range."""
-        return self.between(values, [self.low], [self.high])
-
-
-@dataclass(frozen=True)
-class SeveralRanges(_OnLineOrGrid):
-    """The shares of several ranges, from the lists of their low and of their high ends."""
-
-    name = "range_shares"
-    summary = "the shares of several ranges from one estimate, in the order of the lists of their low and high ends"
-    rows = True
-    lows: Argument
-    highs: Argument
-
-    def about(self, values: Domain) -> Functional:
-        """Return the shares of the ranges."""
-        lows, highs = _items(self.lows), _items(self.highs)
-        if len(lows) != len(highs):
-            raise InvalidParameter("there must be as many low ends as high ends", "[0, 10], [9, 19] are two ranges")
-        return self.between(values, lows, highs)
-
-
-def _items(column: Argument) -> list[pa.Scalar]:
-    """Return the items of a list."""
-    if not isinstance(column, pa.ListScalar | pa.LargeListScalar) or not column.is_valid or not len(column.values):
-        raise InvalidParameter("this needs a list of ends of ranges that is not empty", "[0, 10], [9, 19] are two ranges")
-    return list(column.values)
-
-
 @hookimpl
 def ldpsql_questions() -> list[type[Question]]:
-    """Offer the share of one range, and of several."""
-    return [OneRange, SeveralRanges]
+    """Offer the shares of ranges."""
+    return [Ranges]

@@ -39,10 +39,8 @@
 -- @rate DOUBLE: the false discovery rate
 -- @shares name: a table, view or CTE with a column `estimate`
 -- @rows INTEGER: the number of rows
--- @low any: the low end, included; NULL is no bound
--- @high any: the high end, included; NULL is no bound
--- @lows list: the low end of each range
--- @highs list: the high end of each range
+-- @low any: the low end, included, or a list of low ends; NULL is no bound
+-- @high any: the high end, included, or a list of high ends; NULL is no bound
 -- @others MAP: the counts of the other group
 -- @family VARCHAR: `'linear'` or `'logistic'`
 -- @numbers BOOLEAN: whether the perturbed column is a number with one coefficient, instead of one for each value
@@ -154,9 +152,7 @@ SELECT unnest(ldp.median(age, age())) FROM reports;
 -- quantile
 FROM ldp.quantile(reports, age, age(), [0.25, 0.75]);
 -- range_share
-SELECT unnest(ldp.range_share(age, age(), 30, 40)) FROM reports;
--- range_shares
-FROM ldp.range_shares(reports, age, age(), [20, 40], [30, 50]);
+FROM ldp.range_share(reports, age, age(), [20, 40], [30, 50]);
 
 -- # Compare groups and columns
 -- compare

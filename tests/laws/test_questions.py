@@ -27,13 +27,15 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "share": {"of": [1, 2]},
     "difference": {"of": None, "versus": [1, 3], "given": [5, 13]},
     "range_share": {"low": 1, "high": 5},
-    "range_shares": {"lows": [1, 5], "highs": [3, 13]},
     "top": {"most": 3},
     "compare_estimators": {"estimators": ["ibu", "inv_p"], "runs": 3, "estimator": "ibu"},
     "heavy_hitters": {"top": 3, "certain": False},
     "distance": {"shares": [0.25, 0.25, 0.5]},
 }
-SEVERAL: dict[str, dict[str, Any]] = ARGUMENTS | {"quantile": {"q": [0.25, 0.6]}}  # several answers from one estimate
+SEVERAL: dict[str, dict[str, Any]] = ARGUMENTS | {  # several answers from one estimate
+    "quantile": {"q": [0.25, 0.6]},
+    "range_share": {"low": [1, 5], "high": [3, 13]},
+}
 NUMBERS = "[1, 2, 3, 5, 8, 13]"
 MECHANISMS = {
     "k-RR": f"krr(2, {NUMBERS})",
