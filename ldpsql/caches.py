@@ -95,7 +95,9 @@ class ByteCache(Generic[K, V]):
             self._kept[key] = value
             self._kept.move_to_end(key)
             for used in self._used | {key}:
-                self._weigh(used)
+                weight = self._measure(used, self._kept[used])
+                self.bytes += weight - self._weights.get(used, 0)
+                self._weights[used] = weight
             self._used.clear()
             while self.bytes > self.limit and len(self._kept) > 1:
                 dropped, _ = self._kept.popitem(last=False)
@@ -116,8 +118,3 @@ class ByteCache(Generic[K, V]):
             self._weights.clear()
             self._used.clear()
             self.bytes = 0
-
-    def _weigh(self, key: K) -> None:
-        weight = self._measure(key, self._kept[key])
-        self.bytes += weight - self._weights.get(key, 0)
-        self._weights[key] = weight

@@ -130,20 +130,17 @@ class Staging:
         handle = locked_folder(staging_folder(destination))
         staging = cls(destination, suffix, handle)
         try:
-            staging._refuse_foreign_files()
+            with disk_refusals():
+                foreign = [inside for inside in staging.folder.iterdir() if not _STAGED.fullmatch(inside.name)]
+            if foreign:
+                raise DestinationRefused(
+                    f"the folder {staging.folder.name} next to the destination holds files that ldpsql did not write",
+                    f"move it away: {len(foreign)} files or folders",
+                )
             yield staging
         finally:
             staging._leave()
             os.close(handle)
-
-    def _refuse_foreign_files(self) -> None:
-        with disk_refusals():
-            foreign = [inside for inside in self.folder.iterdir() if not _STAGED.fullmatch(inside.name)]
-        if foreign:
-            raise DestinationRefused(
-                f"the folder {self.folder.name} next to the destination holds files that ldpsql did not write",
-                f"move it away: {len(foreign)} files or folders",
-            )
 
     def begin(self, task: Mapping[str, Any], *, replace: bool, resume: bool) -> str | None:
         """Return the token of the run that is resumed, None if no run is.

@@ -414,24 +414,14 @@ def clamped_plane(columns: int, rows: int, decay: float, points: int = 1) -> NDA
         InvalidParameter: if the noise reaches too far to be added up.
 
     """
-    return _pairs(_noise_of_decay(columns, rows, decay, points), np.arange(columns * rows))
-
-
-def _noise_of_decay(columns: int, rows: int, decay: float, points: int) -> NDArray[np.float64]:
-    """Return the noise at each offset of columns and of rows, shape (2, 2, columns, rows).
-
-    The first axis selects noise at that offset of columns only, or at that offset and beyond; the second does so for rows.
-
-    Raises:
-        InvalidParameter: if the noise spreads over more cells than a table may have.
-
-    """
     far = ceil(_FAR / decay)
     if (columns + far) * (rows + far) * points**2 > _MOST_POINTS:
         raise InvalidParameter("epsilon is too small for cells of this side", "use larger cells or a larger epsilon")
     single = _quadrant(columns + far, rows + far, decay, points)
     by_column = [single, single[::-1].cumsum(axis=0)[::-1]]
-    return np.array([[t[:columns, :rows], t[:, ::-1].cumsum(axis=1)[:, ::-1][:columns, :rows]] for t in by_column])
+    # By columns and then rows: the noise at an offset, and at it and all beyond.
+    noise = [[t[:columns, :rows], t[:, ::-1].cumsum(axis=1)[:, ::-1][:columns, :rows]] for t in by_column]
+    return _pairs(np.array(noise), np.arange(columns * rows))
 
 
 def _pairs(tables: NDArray[np.float64], values: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -65,7 +65,11 @@ def estimate(
 
     keys, columns = by or [], columns_named(named, column)
     if into is not None:
-        check_into(columns, keys, database, shown=bool(read or weight) or form is not Format.TABLE)
+        if not keys or len(columns) > 1 or read or weight or form is not Format.TABLE or database == ":memory:":
+            raise InvalidParameter(
+                "--into takes one column of reports, --by and --database, and neither --read nor --format",
+                "ldpsql estimate reports.parquet city --by region --database warehouse.duckdb --into by_region",
+            )
         estimate_into(source, columns[0], keys, mechanism, estimator, database, into, replace=replace, resume=resume)
         return
     if replace or resume:
@@ -100,22 +104,6 @@ def estimates(
             made = sql_call(stored.mechanism, stored.con)
             reports = stored._replace(reports=f"ldp.read({stored.reports}, {made}, format := {text_literal(read)})")
         return reports.con.sql(shares(reports, keys)).to_arrow_table()
-
-
-def check_into(columns: list[str], keys: list[str], database: str, *, shown: bool) -> None:
-    """Refuse options that do not go together with ``--into``; ``shown``: a part or a form of what is printed is asked for.
-
-    Raises:
-        InvalidParameter: unless there are keys, one column of reports and a database file.
-
-    """
-    from ldpsql.errors import InvalidParameter
-
-    if not keys or len(columns) > 1 or shown or database == ":memory:":
-        raise InvalidParameter(
-            "--into takes one column of reports, --by and --database, and neither --read nor --format",
-            "ldpsql estimate reports.parquet city --by region --database warehouse.duckdb --into by_region",
-        )
 
 
 def estimate_into(

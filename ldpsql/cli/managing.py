@@ -264,9 +264,13 @@ def write(name: str, directory: Path) -> Path:
         InvalidParameter: if SQL could not call the name, or the folder exists.
 
     """
+    from ldpsql.registry.registry import registry
+
     if not _NAME.fullmatch(name):
         raise InvalidParameter("a mechanism needs a name of lowercase letters, digits and _", "for example spinner")
-    _refuse_taken(name)
+    taken = {*registry().mechanisms, *registry().estimators}
+    if name in taken or keyword.iskeyword(name):
+        raise InvalidParameter(f"the name '{name}' is taken", "choose another name: each name belongs to one plugin")
     words = {
         "name": name,
         "dashed": name.replace("_", "-"),
@@ -281,15 +285,6 @@ def write(name: str, directory: Path) -> Path:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text.format(**words), encoding="utf-8")
     return folder
-
-
-def _refuse_taken(name: str) -> None:
-    """Refuse the name of a registered mechanism or estimator, and a keyword of Python."""
-    from ldpsql.registry.registry import registry
-
-    taken = {*registry().mechanisms, *registry().estimators}
-    if name in taken or keyword.iskeyword(name):
-        raise InvalidParameter(f"the name '{name}' is taken", "choose another name: each name belongs to one plugin")
 
 
 def verdicts(target: str, mechanisms: list[str]) -> list[dict[str, Any]]:

@@ -326,7 +326,11 @@ def write_rows(rows: Iterable[Mapping[str, Any]], form: Format) -> None:
 
     out = sys.stdout
     if form is Format.JSON:
-        _write_json(rows)
+        encoder, before = json.JSONEncoder(default=str, indent=2), "[\n"
+        for row in rows:
+            out.write(f"{before}{encoder.encode(_plain(row))}".replace("\n", "\n  "))
+            before = ",\n"
+        out.write("[]\n" if before == "[\n" else "\n]\n")
     elif form is Format.JSONL:
         out.writelines(json.dumps(_plain(row), default=str) + "\n" for row in rows)
     elif form is Format.CSV:
@@ -342,15 +346,6 @@ def write_text(text: str, output: Path | None, note: str) -> None:
         return
     output.write_text(text, encoding="utf-8")
     typer.echo(note, err=True)
-
-
-def _write_json(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write one JSON list, a row at a time."""
-    encoder, before = json.JSONEncoder(default=str, indent=2), "[\n"
-    for row in rows:
-        sys.stdout.write(f"{before}{encoder.encode(_plain(row))}".replace("\n", "\n  "))
-        before = ",\n"
-    sys.stdout.write("[]\n" if before == "[\n" else "\n]\n")
 
 
 def _cells(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[str]]:

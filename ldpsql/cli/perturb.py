@@ -14,8 +14,6 @@ from ldpsql.cli.options import DatasetOption, LedgerOption, PartOption, UserOpti
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from ldpsql.bulk.run import Run
-
 
 def perturb(
     source: Annotated[
@@ -98,7 +96,10 @@ def perturb(
         else:
             folders = partition_by or ()
             run = perturb_copy(con, source, destination, columns, partition_by=folders, progress=progress, **options)
-    typer.echo(f"{_summary(run)}; {charged_text(charge)}", err=True)
+    summary = f"perturbed {run.rows:,} rows"
+    if run.resumed:
+        summary += f"; {run.resumed} of {run.resumed + run.parts} parts came from an earlier run"
+    typer.echo(f"{summary}; {charged_text(charge)}", err=True)
 
 
 def _columns(columns: list[str], mechanisms: list[str], policy: str | None) -> dict[str, str] | str | None:
@@ -134,10 +135,3 @@ def _identity(con: DuckDBPyConnection | None, destination: str) -> tuple[object,
     from ldpsql.places import Place
 
     return Place.of(destination).state() if con is None else identity(con, destination)
-
-
-def _summary(run: Run) -> str:
-    summary = f"perturbed {run.rows:,} rows"
-    if run.resumed:
-        summary += f"; {run.resumed} of {run.resumed + run.parts} parts came from an earlier run"
-    return summary

@@ -62,6 +62,7 @@ def report(
 
     Example: ldpsql report reports.parquet city --by region --output report.html
     """
+    from ldpsql.errors import InvalidParameter
     from ldpsql.estimates.fitting import estimator_of_shares
     from ldpsql.mechanisms.key_value import KeyValueMechanism
     from ldpsql.names import INV
@@ -75,7 +76,9 @@ def report(
         method = registry().estimator(estimator or (INV if isinstance(made, KeyValueMechanism) else estimator_of_shares(made)))
         reports = _Source(con, source, reported, by or [], method)
         if isinstance(made, KeyValueMechanism):
-            _refuse_unfit(truth, bounds)
+            if truth or bounds:
+                option = "--truth" if truth else "--bounds"
+                raise InvalidParameter(f"{option} does not apply to key-value reports", f"leave out {option}")
             _write_keys(reports, made, output)
         else:
             _write_values(reports, made, output, truth, bounds)
@@ -138,12 +141,3 @@ def _write_keys(reports: _Source, mechanism: KeyValueMechanism, output: Path) ->
         estimates = pages.key_values(reports.counted(reports.source), mechanism, reports.estimator)
     of, question = reports.in_sql(mechanism), registry().question("key_value")
     pages.write_key_values(output, estimates, answers(of, question, {"estimator": of.method}, reports.keys, {}))
-
-
-def _refuse_unfit(truth: str, bounds: str) -> None:
-    """Refuse options that do not apply to key-value reports."""
-    from ldpsql.errors import InvalidParameter
-
-    if truth or bounds:
-        option = "--truth" if truth else "--bounds"
-        raise InvalidParameter(f"{option} does not apply to key-value reports", f"leave out {option}")

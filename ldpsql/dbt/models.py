@@ -39,11 +39,6 @@ def draws_of(text: str, drawing: DrawingFunctions, *, python: bool = False) -> D
     return drawing.of(_without_jinja(text))
 
 
-def macros_in(text: str) -> str:
-    """Return the SQL of a text if it creates macros in the database, otherwise the empty string."""
-    return _without_jinja(text) if _MAKES_A_MACRO.search(text) else ""
-
-
 def _without_jinja(text: str) -> str:
     return _JINJA.sub(" x ", _COMMENT.sub(" ", text))
 
@@ -90,7 +85,7 @@ def perturbing(manifest: Any, drawing: DrawingFunctions) -> dict[str, Draws]:
     drawing.define((node.name, _text(node)) for node in getattr(manifest, "functions", {}).values())
     hooks = [hook for node in nodes.values() for hook in _hooks(node)]
     for text in [*map(_text, manifest.macros.values()), *map(_text, nodes.values()), *hooks]:
-        drawing.define_all(macros_in(text))
+        drawing.define_all(_without_jinja(text) if _MAKES_A_MACRO.search(text) else "")
     drawn = {
         name: _draws(node, manifest.macros, drawing) for name, node in nodes.items() if node.resource_type not in _NEVER_RUN
     }
@@ -265,7 +260,9 @@ class StatementChecks:
             raise Redrawn("dbt show perturbs at every run, and keeps nothing", "show what was built from the reports")
         if node is not None:
             refuse_redrawn([node], drawing)
-            _refuse_hook(node, sql)
+            # Any other statement than the one that builds a node is a hook, which dbt runs again with every build.
+            if not redraws_on_purpose(node) and (node.compiled_code or "").strip() not in sql:
+                raise Redrawn(f"a hook of {node.name} perturbs whenever dbt runs it", "perturb in the model itself")
             self._warn_of_leaks(node, [statement for statement in statements(sql) if drawing.draws(statement)], drawing)
         elif command != _ASKED_FOR:
             raise Redrawn(f"{connection} perturbs whenever dbt runs it", "perturb in a model, materialized as incremental")
@@ -283,9 +280,3 @@ class StatementChecks:
             self._warned.add(node.unique_id)
         for text in found:
             warn_or_error(AdapterEventWarning(name="ldpsql", base_msg=f"{node.name}: {text}", args=[]))
-
-
-def _refuse_hook(node: Any, sql: str) -> None:
-    """Refuse a statement that perturbs and is not the one that builds a node: a hook, which dbt runs again with every build."""
-    if not redraws_on_purpose(node) and (node.compiled_code or "").strip() not in sql:
-        raise Redrawn(f"a hook of {node.name} perturbs whenever dbt runs it", "perturb in the model itself")

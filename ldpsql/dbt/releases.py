@@ -91,7 +91,11 @@ class Releases:
         with self._lock:
             if model.unique_id in self._open:
                 return
-            self._settle(model.relation_name)
+            for release in self._ledger.unpublished():  # of an earlier build that was killed
+                if release.release in written_tokens(self._con):
+                    self._ledger.publish(self._ledger.release_of(release.release))
+                elif release.destination == model.relation_name and release.returnable and not release.drawn:
+                    self._ledger.give_back(release.release)
             (columns, policy), unit = self._columns(ldp_meta(model)), self._ledger.policy.privacy_unit
             with self._con.cursor() as cursor:
                 rows, users = people(within or cursor, dataset, unit)
@@ -156,14 +160,6 @@ class Releases:
             write_token(cursor, building.destination, release.token)
             self._ledger.drawn(release.token, once=True)
             building.unseen = True
-
-    def _settle(self, destination: str) -> None:
-        """Publish releases whose reports are in a table, and give back those for a destination that nobody has seen."""
-        for release in self._ledger.unpublished():
-            if release.release in written_tokens(self._con):
-                self._ledger.publish(self._ledger.release_of(release.release))
-            elif release.destination == destination and release.returnable and not release.drawn:
-                self._ledger.give_back(release.release)
 
     def _columns(self, release: Mapping[str, Any]) -> tuple[dict[str, Mechanism], str | None]:
         """Return the mechanism of each column that a model draws, and the policy of a table that has them, if any."""

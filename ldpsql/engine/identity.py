@@ -198,7 +198,7 @@ def identity_of(cursor: DuckDBPyConnection, name: str, *, rows: bool = False) ->
     scans = [] if "://" in name else _scans(cursor, query) or []  # on the network: only DuckDB opens it
     path, text = bool(_FILE.search(name) or has_magic(name)), f"{text_literal(name)} {name}"
     found = _identity(cursor, name, scans, text if _functions(scans) or (path and not _tables(scans)) else "")
-    view = None if _FILE.search(name) else _view(cursor, name)
+    view = None if _FILE.search(name) else next((dotted(view) for view in _views(cursor) if alike(name, dotted(view))), None)
     if view and not found.base and not _functions(scans) & _FRAMES:
         bodies = sorted(text.partition(" AS ")[2] or text for text in _Texts(cursor).reached(text)[1:])
         body = f"body {blake2b(json.dumps(bodies).encode(), digest_size=16).hexdigest()}"
@@ -261,7 +261,9 @@ def _identity(cursor: DuckDBPyConnection, name: str, scans: list[tuple[str, str]
     databases, tables = _databases(cursor), [parts(table) for table in _tables(scans)]
     files: set[str] = set()
     if text:
-        folders = _folders(cursor)
+        settings = "SELECT current_setting('home_directory'), current_setting('file_search_path')"
+        ((home, searched),) = cursor.execute(settings).fetchall()
+        folders = home or os.path.expanduser("~"), ["", *filter(None, (searched or "").split(","))]
         strings = (string for reached in _Texts(cursor).reached(text) for string in _strings(reached))
         files = files.union(*(_existing(string, folders) for string in strings))
     if not files and any(_READER.match(read) for read in _functions(scans) - _FRAMES):
@@ -327,11 +329,6 @@ def _views(cursor: DuckDBPyConnection) -> list[tuple[str, ...]]:
     return [(databases[catalog.casefold()][0], *(part.casefold() for part in rest)) for catalog, *rest in rows]
 
 
-def _view(cursor: DuckDBPyConnection, name: str) -> str | None:
-    """Return the whole name of the view that a name stands for, or None."""
-    return next((dotted(view) for view in _views(cursor) if alike(name, dotted(view))), None)
-
-
 def _inode(file: str, *, changing: bool = False) -> str:
     """Return the name of a file by its device and inode, under which it is known after it was renamed.
 
@@ -365,13 +362,6 @@ class _Texts:
 def _strings(text: str) -> list[str]:
     """Return the strings and the quoted names in SQL."""
     return [single.replace("''", "'") or double.replace('""', '"') for single, double in _QUOTED.findall(text)]
-
-
-def _folders(cursor: DuckDBPyConnection) -> tuple[str, list[str]]:
-    """Return the folder that DuckDB takes for ``~``, and the folders in which it looks for files."""
-    settings = "SELECT current_setting('home_directory'), current_setting('file_search_path')"
-    ((home, searched),) = cursor.execute(settings).fetchall()
-    return home or os.path.expanduser("~"), ["", *filter(None, (searched or "").split(","))]
 
 
 def _existing(path: str, folders: tuple[str, list[str]]) -> set[str]:

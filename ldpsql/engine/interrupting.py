@@ -56,17 +56,14 @@ class _Listener(threading.Thread):
             if self._before >= 0:
                 _pass_on(self._before, number)
             if number[0] == signal.SIGINT:
-                self._press()
+                if self._first is None:
+                    self._first = monotonic()
+                    self._stop_work()
+                elif self._ends and self._last_resort is None:
+                    self._last_resort = threading.Timer(max(0.0, self._first + PATIENCE - monotonic()), _end_process)
+                    self._last_resort.daemon = True
+                    self._last_resort.start()
         self._ear.close()
-
-    def _press(self) -> None:
-        if self._first is None:
-            self._first = monotonic()
-            self._stop_work()
-        elif self._ends and self._last_resort is None:
-            self._last_resort = threading.Timer(max(0.0, self._first + PATIENCE - monotonic()), _end_process)
-            self._last_resort.daemon = True
-            self._last_resort.start()
 
     def close(self) -> None:
         """Give the signals back to their former listener; return when this one can do nothing more."""

@@ -112,7 +112,10 @@ def without_values(error: duckdb.Error, typed: str) -> str | None:
     message = str(error).strip()
     suggestion = _SUGGESTED.search(message) if isinstance(error, duckdb.CatalogException) else None
     signatures, echo = _SIGNATURES.search(message), _ECHO.search(message)
-    sentence = _redacted(_APPENDED.sub("", _SIGNATURES.sub("", message)), typed)
+    # Only words that were typed are left and, outside of double quotes, words of DuckDB's sentences.
+    names = {word.casefold() for word in _WORD.findall(typed)}
+    parts = _QUOTED.split(_APPENDED.sub("", _SIGNATURES.sub("", message)))
+    sentence = "".join(_kept(part, names if place % 2 else names | _DUCKDB) for place, part in enumerate(parts))
     if suggestion and "…" not in sentence:  # a suggestion resembles the word that is left out
         sentence += f"\n{suggestion[1]}"
     if echo and echo[2].strip(". ") in typed:
@@ -134,13 +137,6 @@ def withheld_message(error: BaseException) -> tuple[str, str]:
     source = "DuckDB" if isinstance(error, duckdb.Error) else "a library"
     hint = "its message may show raw values; run the statement in DuckDB itself to read it"
     return f"{source} stopped with an error of the kind '{kind}'", hint
-
-
-def _redacted(message: str, typed: str) -> str:
-    """Return a message reduced to words that were typed and, outside of double quotes, to words of DuckDB's sentences."""
-    names = {word.casefold() for word in _WORD.findall(typed)}
-    parts = _QUOTED.split(message)
-    return "".join(_kept(part, names if place % 2 else names | _DUCKDB) for place, part in enumerate(parts))
 
 
 def _kept(text: str, allowed: frozenset[str] | set[str]) -> str:

@@ -86,16 +86,18 @@ def difference(first: Estimates, one: Share | Mean, second: Estimates, other: Sh
         other: the second number.
 
     """
+    from scipy.special import chdtrc  # noqa: PLC0415  # slow to import
+
     if first is second and one == other:
         return _none(first, one)
-    two = two_ratios(first, one, second, other)
+    two = _together(first, one, other) if first is second else _apart(first, one, second, other)
     z, unit = deviations(first.estimator.confidence), one.unit(first.values)
     known = ~two.unknown
     middle, low, high = differences_within(two.filled(), z, 2.0)
     error, off = (high - low) / (2 * z), 2 * unit.off
     wider = widening(error, off, z)
     estimate = _estimated(first, one) - _estimated(second, other)
-    p_value = p_values(two, np.clip(middle, -off, off))
+    p_value = np.where(two.unknown, np.nan, chdtrc(1, statistic(two.filled(), np.clip(middle, -off, off))))
     known &= np.isfinite(estimate) & ((low > -1.0 - off) | (high < 1.0 + off))
     regularised = first.fit.regularised | second.fit.regularised
     measure = Measure(estimate, np.where(known, error, np.inf), low - wider, high + wider)
@@ -108,18 +110,6 @@ def _none(estimates: Estimates, number: Share | Mean) -> Difference:
     estimate = 0.0 * _estimated(estimates, number)
     zero = np.zeros_like(estimate)
     return Difference(estimate, np.where(np.isfinite(estimate), 0.0, np.inf), zero, zero, p_value=zero + 1.0)
-
-
-def p_values(two: Two, nearest: Floats) -> Floats:
-    """Return the p-value of the hypothesis that the difference is ``nearest``; NaN if the reports say nothing about it."""
-    from scipy.special import chdtrc  # noqa: PLC0415  # slow to import
-
-    return np.where(two.unknown, np.nan, chdtrc(1, statistic(two.filled(), nearest)))
-
-
-def two_ratios(first: Estimates, one: Share | Mean, second: Estimates, other: Share | Mean) -> Two:
-    """Return two shares or means as ratios, with their covariance."""
-    return _together(first, one, other) if first is second else _apart(first, one, second, other)
 
 
 def _together(estimates: Estimates, one: Share | Mean, other: Share | Mean) -> Two:

@@ -110,7 +110,11 @@ def _tested(estimates: Estimates, group: int, gathered: Floats, shape: tuple[int
         return information, np.nan, 0, np.nan
     chances = np.maximum(operator.forward(null[None])[0], 1e-300)
     scores = operator.matrix() / chances - 1.0  # of each report, shape (cells, reports)
-    direction = _tangent(null @ gathered, shape) @ gathered.T
+    table = null @ gathered  # now the derivative of its distance from the product of its margins
+    rows, columns = table.reshape(shape).sum(axis=1), table.reshape(shape).sum(axis=0)
+    first = np.kron(np.eye(shape[0]), np.outer(columns, np.ones(shape[1])))
+    second = np.kron(np.outer(rows, np.ones(shape[0])), np.eye(shape[1]))
+    direction = np.asarray(np.eye(len(table)) - first - second) @ gathered.T
     tangent = direction @ covariance
     spread = tangent @ direction.T
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
@@ -144,11 +148,3 @@ def _independent(theta: Floats, gathered: Floats, shape: tuple[int, int]) -> Flo
     if empty.any():  # nothing is known of the other columns there: they are as in any cell
         own += gathered @ np.where(empty, product / gathered.sum(axis=0), 0.0)
     return np.asarray(own / own.sum())
-
-
-def _tangent(table: Floats, shape: tuple[int, int]) -> Floats:
-    """Return the derivative of the distance from the product of the margins, shape (cells, cells)."""
-    rows, columns = table.reshape(shape).sum(axis=1), table.reshape(shape).sum(axis=0)
-    first = np.kron(np.eye(shape[0]), np.outer(columns, np.ones(shape[1])))
-    second = np.kron(np.outer(rows, np.ones(shape[0])), np.eye(shape[1]))
-    return np.asarray(np.eye(len(table)) - first - second)

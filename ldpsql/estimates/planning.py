@@ -16,7 +16,7 @@ from math import inf
 
 import numpy as np
 
-from ldpsql.channels import KeyValue, OrthogonalHash, Prefixes, SetChannel
+from ldpsql.channels import KeyValue, OrthogonalHash, SetChannel
 from ldpsql.channels.costs import Cost
 from ldpsql.channels.galois import quicker_symbols
 from ldpsql.errors import DataError, InternalError, InvalidParameter, NotPrivate, UsageError
@@ -122,7 +122,10 @@ def _(certified: CertifiedPairs) -> np.ndarray:
 
 @_single.register
 def _(certified: CertifiedStrings) -> np.ndarray:
-    return np.array([_prefix_error(certified.channel)])
+    """Return the standard error of the share of a rare string, which only reports of the last level show."""
+    channel = certified.channel
+    hit, miss = float(channel.hit), float(channel.miss)
+    return np.array([np.sqrt(channel.levels * miss * (1 - miss)) / (hit - miss)])
 
 
 @_single.register
@@ -164,12 +167,6 @@ def _frequency_errors(channel: KeyValue) -> np.ndarray:
     law, drawn = channel.response.key_law(), 1 / max(channel.padding, channel.keys)
     chance = float(law.other + law.lift * drawn)
     return np.full(channel.keys, channel.padding * np.sqrt(chance * (1 - chance)) / float(law.lift))
-
-
-def _prefix_error(channel: Prefixes) -> float:
-    """Return the standard error of the share of a rare string, which only reports of the last level show."""
-    miss = float(channel.miss)
-    return float(np.sqrt(channel.levels * miss * (1 - miss)) / (float(channel.hit) - miss))
 
 
 def compare(epsilons: Sequence[str], reports: int, mechanisms: Sequence[Mechanism]) -> list[Expected]:

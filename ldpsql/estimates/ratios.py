@@ -140,19 +140,15 @@ def statistic(two: Two, difference: Floats) -> Floats:
     distances = _distance(two, difference, angles)
     # A share that is 0 or 1 for certain is the second ratio at one angle only, which is among these and not among closer ones.
     least = distances.min(axis=1)
-    before, after = _around(angles, _valleys(distances))
+    # The distance is a fraction of degree 4, and has at most three local minima.
+    walled = np.pad(distances, ((0, 0), (1, 1)), constant_values=np.inf)
+    low = (distances <= walled[:, :-2]) & (distances <= walled[:, 2:])
+    before, after = _around(angles, np.argsort(np.where(low, distances, np.inf), axis=1)[:, :_MINIMA])
     for _ in range(_ZOOMS):
         angles = before[..., None] + (after - before)[..., None] * np.linspace(0.0, 1.0, _CLOSER)
         distances = _distance(two, difference, angles.reshape(len(ends), -1)).reshape(angles.shape)
         before, after = (end[..., 0] for end in _around(angles, distances.argmin(axis=-1)[..., None]))
     return np.minimum(least, distances.min(axis=(1, 2)))
-
-
-def _valleys(distances: Floats) -> NDArray[np.int64]:
-    """Return where the lowest of the local minima are: the distance is a fraction of degree 4, and has at most three."""
-    walled = np.pad(distances, ((0, 0), (1, 1)), constant_values=np.inf)
-    low = (distances <= walled[:, :-2]) & (distances <= walled[:, 2:])
-    return np.argsort(np.where(low, distances, np.inf), axis=1)[:, :_MINIMA]
 
 
 def _around(angles: Floats, at: NDArray[np.int64]) -> tuple[Floats, Floats]:

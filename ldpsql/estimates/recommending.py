@@ -102,14 +102,11 @@ class Asked(NamedTuple):
             )
         if self.width is not None and self.shares is not None:
             raise InvalidParameter("an example is a column of numbers, and rectangles have two", "leave out the example")
-        if not self._is_grid():
+        if not (self.width is None or (2 <= self.width <= self.steps // 2 and self.steps % self.width == 0)):
             raise InvalidParameter(
                 f"{self.steps:,} values in rows of {self.width:,} make no grid of two or more full rows of two or more cells",
                 _GRID,
             )
-
-    def _is_grid(self) -> bool:
-        return self.width is None or (2 <= self.width <= self.steps // 2 and self.steps % self.width == 0)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -427,7 +424,8 @@ def _error(asked: Asked, mechanism: Mechanism, estimators: Estimators) -> tuple[
     operator = operator_of(mechanism)
     determined = operator.bounding_weights is None
     if determined and (asked.shares is None or question is PlanQuestion.MEAN):
-        return in_steps(asked, _determined(asked, operator)), IBU
+        c = asked.functionals(operator.inputs)
+        return in_steps(asked, operator.expected_variances(_truth(asked, operator)[0], float(asked.reports), c)), IBU
     if question is PlanQuestion.MEAN:
         return mean_error(mechanism, asked.reports, _truth(asked, operator)) or inf, INV
     if question is PlanQuestion.RECTANGLES:
@@ -460,12 +458,6 @@ def _listed(asked: Asked, certified: CertifiedValues) -> Floats:
     c = asked.functionals()
     spread = (c**2).mean(axis=0) - c.mean(axis=0) ** 2
     return np.asarray(share_error(certified, asked.reports) ** 2 * len(certified.values) * spread)
-
-
-def _determined(asked: Asked, operator: Operator) -> Floats:
-    """Return the variances of the debiased estimates of an example, or if all values are equally common."""
-    c = asked.functionals(operator.inputs)
-    return operator.expected_variances(_truth(asked, operator)[0], float(asked.reports), c)
 
 
 def _truth(asked: Asked, operator: Operator) -> Floats:

@@ -178,12 +178,8 @@ def smoothed(theta: Floats, layout: tuple[int, ...], weight: float = WEIGHT) -> 
     """
     cells = theta.reshape(-1, *layout) if layout else theta
     for axis in range(1, 1 + len(layout)):
-        cells = _along(cells, axis, weight)
+        moved = np.moveaxis(cells, axis, -1)
+        # At the ends the weight of the missing neighbour stays with the value.
+        padded = np.concatenate([moved[..., :1], moved, moved[..., -1:]], axis=-1)
+        cells = np.moveaxis(weight * (padded[..., :-2] + padded[..., 2:]) + (1.0 - 2.0 * weight) * moved, -1, axis)
     return cells.reshape(theta.shape)
-
-
-def _along(cells: Floats, axis: int, weight: float) -> Floats:
-    """Return averages along an axis; at the ends the weight of the missing neighbour stays with the value."""
-    moved = np.moveaxis(cells, axis, -1)
-    padded = np.concatenate([moved[..., :1], moved, moved[..., -1:]], axis=-1)
-    return np.moveaxis(weight * (padded[..., :-2] + padded[..., 2:]) + (1.0 - 2.0 * weight) * moved, -1, axis)

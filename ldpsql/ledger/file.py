@@ -155,17 +155,6 @@ def _tables(layout: str) -> list[tuple[str, str, str]]:
         db.close()
 
 
-def check_layout(db: sqlite3.Connection, layout: str = LAYOUT) -> None:
-    """Check that a file has exactly the tables of a layout.
-
-    Raises:
-        LedgerDamaged: if it has others.
-
-    """
-    if db.execute(_TABLES).fetchall() != _tables(layout):
-        raise LedgerDamaged("the tables of the ledger are damaged", "restore it from a backup")
-
-
 def begin(db: sqlite3.Connection, at: int) -> None:
     """Seal a file that holds only a policy."""
     seal(db, start(db, os.urandom(KEY_SIZE), at))
@@ -236,7 +225,8 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
             "a policy begins one: epsilon_budget, in Python in Policy(...), else in [ledger] of ldpsql.toml",
         )
     _refuse_second_name(path)
-    with _translated(), closing(_connect(path)) as db:
+    uri = path.absolute().as_uri() + "?mode=rw"  # never make a missing file
+    with _translated(), closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE)) as db:
         db.execute("PRAGMA synchronous = FULL")
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -245,7 +235,8 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         if version != VERSION:
             newer = "upgrade ldpsql" if version > VERSION else "use the version of ldpsql that wrote it"
             raise LedgerVersion(f"the ledger has layout {version}, and this version of ldpsql reads layout {VERSION}", newer)
-        check_layout(db)
+        if db.execute(_TABLES).fetchall() != _tables(LAYOUT):
+            raise LedgerDamaged("the tables of the ledger are damaged", "restore it from a backup")
         yield db
 
 
@@ -299,11 +290,6 @@ def _transaction(db: sqlite3.Connection, kind: str) -> Iterator[None]:
         with suppress(sqlite3.Error):
             db.execute("ROLLBACK")
         raise
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    uri = path.absolute().as_uri() + "?mode=rw"  # never make a missing file
-    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE)
 
 
 @contextmanager

@@ -119,32 +119,6 @@ class Guard:
                 named = self.columns.get(mechanism, name)
                 self.columns[mechanism] = named if name in named.split("' or '") else f"{named}' or '{name}"
 
-    def check_charged(self, charged: NDArray[np.bytes_], asked: NDArray[np.bytes_]) -> None:
-        """Check that permanent reports are among those that the open release has charged.
-
-        Raises:
-            NotReleased: if one is not, or this is a forked copy of the process that was charged.
-
-        """
-        if self.process != os.getpid() or not all_among(charged, asked):
-            raise NotReleased(
-                "a permanent report is not among those that the release has charged",
-                "draw from the dataset of the release, with its user ids and column_name := the name of the column",
-            )
-
-    def check_source(self, whose: Identity) -> None:
-        """Check that a statement reads nothing but the rows that the open release is charged for, as far as that is known.
-
-        Raises:
-            NotReleased: if it reads another table or file.
-
-        """
-        if self.opened is not None and self.opened.base and not whose.within(self.opened):
-            raise NotReleased(
-                "a statement draws from another table or file than the dataset of the open release",
-                "draw from that dataset; to join others, make a view of all of them, and release the view",
-            )
-
     def grant(self, draws: Counter[Mechanism]) -> None:
         """Allow these draws, too, until `withdraw`: for statements that another program runs, several at a time."""
         with self.counting:
@@ -245,8 +219,12 @@ class Statement:
                     check_policies(whose, columns, keep=keep, permanent=drawn == "permanent", con=cursor)
         finally:
             _PLANNING.now = False
-        if guard is not None and whose is not None:
-            guard.check_source(whose)
+        opened = None if guard is None else guard.opened
+        if whose is not None and opened is not None and opened.base and not whose.within(opened):
+            raise NotReleased(
+                "a statement draws from another table or file than the dataset of the open release",
+                "draw from that dataset; to join others, make a view of all of them, and release the view",
+            )
 
 
 def _drawing(handle: int, drawn: str) -> list[Mechanism]:
@@ -331,8 +309,11 @@ def drawing_permanent(
     if charged is None:
         guard.take(mechanism, rows)
         guard.check_permanent(certified)
-    else:
-        guard.check_charged(charged, fingerprints(certified))
+    elif guard.process != os.getpid() or not all_among(charged, fingerprints(certified)):
+        raise NotReleased(
+            "a permanent report is not among those that the release has charged",
+            "draw from the dataset of the release, with its user ids and column_name := the name of the column",
+        )
     return certified
 
 

@@ -40,15 +40,11 @@ def own_values(values: Domain | PairSets | Strings) -> Domain | PairSets | Strin
         parts: dict[str, Any] = {part.name: _own_part(getattr(values, part.name)) for part in fields(PairSets)}
         return PairSets(**parts)
     if type(values) is Strings:
-        return _own_strings(values)
+        length, alphabet = values.length, values.alphabet
+        if type(length) is not int or type(alphabet) is not bytes or not 0 < len(set(alphabet)) == len(alphabet) < 256:
+            raise InvalidDomain("an alphabet must hold at least one byte, and none twice")
+        return Strings(length, alphabet)
     return _own_domain(cast("Domain", values))
-
-
-def _own_strings(values: Strings) -> Strings:
-    length, alphabet = values.length, values.alphabet
-    if type(length) is not int or type(alphabet) is not bytes or not 0 < len(set(alphabet)) == len(alphabet) < 256:
-        raise InvalidDomain("an alphabet must hold at least one byte, and none twice")
-    return Strings(length, alphabet)
 
 
 def _own_domain(values: Domain) -> Domain:
@@ -63,7 +59,10 @@ def _own_domain(values: Domain) -> Domain:
 
 def _own_part(part: object) -> object:
     if isinstance(part, pa.Array):
-        return _own_array(part)
+        copy = copied(part)  # in the class that Arrow has for the type
+        if len(copy) < 2 or copy.null_count or family(copy.type) is None:
+            raise InvalidDomain("a domain must hold at least two values and no NULL", "make it with ldpsql.Domain.of")
+        return copy
     if type(part) is np.ndarray:
         return part.copy()
     if type(part) in _NUMBERS:
@@ -71,13 +70,6 @@ def _own_part(part: object) -> object:
     if type(part) is tuple:
         return tuple(map(_own_part, part))
     return _own_domain(part) if isinstance(part, Domain) else own_fraction(part)
-
-
-def _own_array(values: pa.Array) -> pa.Array:
-    copy = copied(values)  # in the class that Arrow has for the type
-    if len(copy) < 2 or copy.null_count or family(copy.type) is None:
-        raise InvalidDomain("a domain must hold at least two values and no NULL", "make it with ldpsql.Domain.of")
-    return copy
 
 
 def own_alphabet(reports: Alphabet) -> Alphabet:

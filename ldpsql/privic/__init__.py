@@ -105,7 +105,9 @@ def step(cycles: Sequence[tuple[Mechanism, Floats]], stop: str = str(STEPS)) -> 
 
     """
     last = _made_for_prior(cycles[-1][0])
-    _check_one_run(cycles, last)
+    earlier = [_made_for_prior(mechanism).with_prior(last.shares) for mechanism, _ in cycles[:-1]]
+    if earlier and set(earlier) != {last.with_prior(last.shares)}:
+        raise InvalidParameter("the mechanisms of the cycles differ in more than their priors", "pool the cycles of one run")
     parts = [Likelihood(operator_of(mechanism), counts[None]) for mechanism, counts in cycles]
     for part in parts:
         check_possible(part)
@@ -138,13 +140,6 @@ def _made_for_prior(mechanism: Mechanism) -> PriorMechanism:
     return mechanism
 
 
-def _check_one_run(cycles: Sequence[tuple[Mechanism, Floats]], last: PriorMechanism) -> None:
-    """Refuse cycles whose mechanisms differ in more than their priors."""
-    earlier = [_made_for_prior(mechanism).with_prior(last.shares) for mechanism, _ in cycles[:-1]]
-    if earlier and set(earlier) != {last.with_prior(last.shares)}:
-        raise InvalidParameter("the mechanisms of the cycles differ in more than their priors", "pool the cycles of one run")
-
-
 class _FromPrior(IterativeEstimator):
     """IBU from the prior ``start``, with ``stop`` steps."""
 
@@ -161,7 +156,9 @@ def _updated(likelihood: Likelihood, mechanism: PriorMechanism, stop: str) -> Fi
     if stop == "certified":
         prior = 0.999 * prior + 0.001 / len(prior)  # a share of zero would stay zero
     else:
-        stop = str(read_steps(stop))
+        if not (stop.isdecimal() and stop.isascii() and 1 <= len(stop) <= 6 and int(stop)):
+            raise InvalidParameter("stop must be 'certified' or a number of steps", f"the default is {STEPS}")
+        stop = str(int(stop))
     if not prior.all():
         raise InvalidParameter("the prior of some value is zero, and steps of IBU leave it zero", "start with a full prior")
     fit = _FromPrior(stop=stop, start=tuple(np.clip(prior, _TINY, 1.0 - _ROUNDING).tolist())).fit(likelihood)
@@ -173,18 +170,6 @@ def _plausible(likelihood: Likelihood, theta: Floats) -> bool:
     for _ in range(_PROBING):
         theta = em_step(likelihood, theta)
     return not suspicious(likelihood, theta).any()
-
-
-def read_steps(stop: str) -> int:
-    """Return the number of steps that a text holds.
-
-    Raises:
-        InvalidParameter: if the text is anything else.
-
-    """
-    if not (stop.isdecimal() and stop.isascii() and 1 <= len(stop) <= 6 and int(stop)):
-        raise InvalidParameter("stop must be 'certified' or a number of steps", f"the default is {STEPS}")
-    return int(stop)
 
 
 def full_prior(prior: Sequence[object] | None, size: int) -> list[float]:

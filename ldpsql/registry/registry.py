@@ -298,7 +298,7 @@ class Registry:
         self.databases |= databases
         offers |= {"command": commands, "dialect": dialects, "database": databases}
         plugin.offers = [f"{kind} {name}" for kind, offered in offers.items() for name in offered]
-        if self._hooks_of(plugin) == 0:
+        if len(self._manager.get_hookcallers(self._manager.get_plugin(plugin.name)) or []) == 0:
             plugin.reason = "offers nothing: is a function missing its @hookimpl?"
         self._owners |= dict.fromkeys(names, plugin.name)
 
@@ -347,9 +347,6 @@ class Registry:
                 raise NameClash(f"the name '{name}' is offered by both {owner} and {plugin.name}")
             new[name] = offered
         return new
-
-    def _hooks_of(self, plugin: Plugin) -> int:
-        return len(self._manager.get_hookcallers(self._manager.get_plugin(plugin.name)) or [])
 
     def _offered(self, plugin: Plugin, hook: str, **arguments: Any) -> Iterator[Any]:
         for implementation in getattr(self._manager.hook, hook).get_hookimpls():
@@ -430,18 +427,14 @@ class Registry:
         if name in self._settled:
             return self._settled[name]
         if name in self.named:
-            return self._configured(name, con)
+            if name in self.policies:
+                self.policies[name].check(lambda spec: self.mechanism(spec, con))
+            written = self.named[name]
+            mechanism = self._documented(written) or self._read(self._with_domains(written, con))
+            if not tables_of(written):
+                self._settled[name] = mechanism
+            return mechanism
         return self._read(self._with_domains(given, con) if files or con is not None else given)
-
-    def _configured(self, name: str, con: DuckDBPyConnection | None) -> Mechanism:
-        """Return the mechanism of a name in the settings."""
-        if name in self.policies:
-            self.policies[name].check(lambda spec: self.mechanism(spec, con))
-        written = self.named[name]
-        mechanism = self._documented(written) or self._read(self._with_domains(written, con))
-        if not tables_of(written):
-            self._settled[name] = mechanism
-        return mechanism
 
     def _documented(self, given: str | Mapping[str, Any]) -> Mechanism | None:
         """Return the mechanism of a document; None if it is written in another way."""

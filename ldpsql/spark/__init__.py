@@ -352,7 +352,9 @@ def _learned(reports: DataFrame, drew: Mechanism, method: Estimator) -> tuple[li
         return [method], {}
     if count <= GROUPS_SEEN and in_order(arrow_schema(reports).field(keys[-1]).type):
         ordered = _groups(reports).orderBy(*(sql.col(key).asc_nulls_last() for key in keys))
-        return _learned_in_order(ordered.toArrow(), drew, method)
+        groups = ordered.toArrow()
+        runs, estimators = learnt_of_order(drew, _counts(plain(groups.column(_CELLS))), method)
+        return estimators, dict(zip(_keys_as_text(groups.columns[:-1]), runs.tolist(), strict=True))
     every = 1 + count // GROUPS_SEEN
     few = reports.where(sql.pmod(sql.xxhash64(*keys), sql.lit(every)) == 0) if every > 1 else reports
     lists = plain(_groups(few).select(_CELLS).toArrow().column(0))
@@ -366,11 +368,6 @@ def _total(reports: DataFrame, lists: pa.ListArray) -> GroupedCounts:
 
     total = reports.groupBy(_REPORT).agg(sql.count("*").alias(_N)).limit(CELLS_AT_ONCE + 1).toArrow()
     return _counts(lists) if len(total) > CELLS_AT_ONCE else GroupedCounts.of(plain(total.column(0)), plain(total.column(1)))
-
-
-def _learned_in_order(groups: pa.Table, drew: Mechanism, method: Estimator) -> tuple[list[Estimator], dict[str, int]]:
-    runs, estimators = learnt_of_order(drew, _counts(plain(groups.column(_CELLS))), method)
-    return estimators, dict(zip(_keys_as_text(groups.columns[:-1]), runs.tolist(), strict=True))
 
 
 def _keys_as_text(columns: Sequence[pa.ChunkedArray | pa.Array]) -> Iterator[str]:

@@ -12,8 +12,8 @@ MUTANTS = (
     # The guard
     Mutant(
         "ldpsql/ledger/guard.py",
-        "if self.process != os.getpid() or not all_among(charged, asked):",
-        "if not all_among(charged, asked):",
+        "elif guard.process != os.getpid() or not all_among(charged, fingerprints(certified)):",
+        "elif not all_among(charged, fingerprints(certified)):",
         "a forked process draws permanent reports of its parent's charge",
         "tests/laws/test_ledger.py::test_a_forked_process_draws_nothing_of_its_parents_charge",
     ),

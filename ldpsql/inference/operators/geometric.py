@@ -123,18 +123,15 @@ class SquareGeometricOperator(GeometricOperator):
         """Return the multinomial error of the inverted shares, which are the debiased centre, and the ends of `score_ends`."""
         expected, n = self.forward(theta), n[:, None]
         # The inverse B of the channel gives Var(v_x) = (sum_z B_zx^2 P(z) - theta_x^2)/n.
-        second = self._squared(expected / self._ends**2) / self._fall**4
+        at = expected / self._ends**2  # times the squares of the entries of M
+        out = self.diagonal**2 * at
+        out[..., 1:] += self.decay**2 * at[..., :-1]
+        out[..., :-1] += self.decay**2 * at[..., 1:]
+        second = out / self._fall**4
         alone = self.decay**3 * np.convolve(1.0 / self._ends, [1.0, 0.0, 1.0], mode="same") + self.diagonal**2 / self._ends
         own = alone / (self._fall**3 * (1.0 + self.decay))  # sum_z P(z|x) B_zx^2
         error = np.sqrt(np.maximum(second - theta**2, 0.0) / n)
         return error, *score_ends(self._inverse(shares), theta, second, own, z**2 / n)
-
-    def _squared(self, at: Floats) -> Floats:
-        """Return the products with the squares of the entries of M."""
-        out = self.diagonal**2 * at
-        out[..., 1:] += self.decay**2 * at[..., :-1]
-        out[..., :-1] += self.decay**2 * at[..., 1:]
-        return out
 
     def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
         """Return the ends of `interval`: the debiased estimate is the inversion."""
