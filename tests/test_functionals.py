@@ -129,7 +129,7 @@ def test_simultaneous_intervals_hold_all_together_and_are_wider_on_both_sides() 
     assert (together.low < each.low)[inside].all()
     assert (together.high > each.high)[inside].all()
     all_right = ((together.low <= TRUTH) & (together.high >= TRUTH)).all(axis=1).sum()
-    assert all_right >= LEAST  # Sidak's are right together with probability .95 and more
+    assert all_right >= LEAST  # they are right together with probability .95 and more
     assert ((each.low <= TRUTH) & (each.high >= TRUTH)).all(axis=1).sum() < all_right
 
 

@@ -25,6 +25,7 @@ from ldpsql.estimates.uncertainty import (
     best_fit,
     goodness_of_fit,
     intervals,
+    intervals_together,
     no_intervals,
     suspicious,
 )
@@ -37,6 +38,7 @@ from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.mixed import of_lists
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status, simplex_projection
+from ldpsql.inference.score_intervals import of_each
 from ldpsql.inference.solver.uniqueness import identified, unique
 from ldpsql.inference.some_columns import SomeColumns, margin
 from ldpsql.mechanisms.base import Mechanism, certify
@@ -73,8 +75,19 @@ class Estimates:
     @cached_property
     def intervals(self) -> Intervals:
         """Standard errors and intervals of all shares; infinite if there was no time for them."""
+        if self.estimator.intervals == "simultaneous":
+            return self.together
         with until(self.end), suppress(OutOfTime):
-            return intervals(self.likelihood, self.fit, self.estimator.pointwise(self.likelihood.operator.inputs))
+            return intervals(self.likelihood, self.fit, self.estimator.confidence)
+        return no_intervals(self.fit.theta)
+
+    @cached_property
+    def together(self) -> Intervals:
+        """Standard errors and intervals of all shares that hold together with the estimator's confidence."""
+        with until(self.end), suppress(OutOfTime):
+            return intervals_together(
+                self.likelihood, self.fit, of_each(self.estimator.confidence, self.likelihood.operator.inputs)
+            )
         return no_intervals(self.fit.theta)
 
     def __getitem__(self, group: int) -> Estimate:

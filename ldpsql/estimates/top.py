@@ -2,23 +2,19 @@
 
 A choice by the largest estimates favours values whose noise is high, so the interval of one value, which holds with 95 %
 probability, misses more often for the values that are chosen. These intervals hold for all values of the domain together, and
-so for any choice of them (Bonferroni's inequality).
+so for any choice of them.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.errors import InvalidParameter, OutOfTime
-from ldpsql.estimates.uncertainty import Intervals, bounded, intervals, no_intervals
-from ldpsql.inference.deadline import until
+from ldpsql.errors import InvalidParameter
+from ldpsql.estimates.uncertainty import Intervals
 from ldpsql.inference.operators import Floats
-from ldpsql.inference.outcome import simplex_projection
-from ldpsql.inference.score_intervals import deviations, exact_ends, vote_scatter
 
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
@@ -45,35 +41,11 @@ def tops(estimates: Estimates, count: int) -> dict[str, Floats]:
         A column for each of `NAMES`, shape (groups, values at the top); ``value`` is the position in the domain.
 
     """
-    together = simultaneous(estimates)
-    votes = estimates.likelihood.operator.invert(estimates.likelihood.shares) if _votes(estimates) else estimates.fit.theta
+    model, together = estimates.likelihood, estimates.together
+    votes = model.operator.invert(model.shares) if model.operator.votes else estimates.fit.theta
     groups = zip(estimates.fit.theta, votes, together.std_error, together.low, together.high, strict=True)
     columns = [_top(theta, own, Intervals(*ends), count) for theta, own, *ends in groups]
     return dict(zip(NAMES, np.array(columns).swapaxes(0, 1), strict=True))
-
-
-def simultaneous(estimates: Estimates) -> Intervals:
-    """Return the intervals of all shares that hold together with the estimator's confidence.
-
-    If reports are votes for values, the number of votes for a value is binomial: its interval is exact for any number of
-    reports, and the standard error is that of the votes. Other intervals are those of `intervals`.
-    """
-    model, theta = estimates.likelihood, estimates.fit.theta
-    single = 1.0 - (1.0 - estimates.estimator.confidence) / theta.shape[1]
-    votes = _votes(estimates)
-    if votes is None:
-        with until(estimates.end), suppress(OutOfTime):
-            return intervals(model, estimates.fit, single)
-        return no_intervals(theta)
-    error = np.sqrt(vote_scatter(simplex_projection(theta), votes) / model.n[:, None])
-    ends = [exact_ends(v, n, votes, single) for v, n in zip(model.operator.invert(model.shares), model.n, strict=True)]
-    low, high = (np.stack(column) for column in zip(*ends, strict=True))
-    error, low, high = model.widened(simplex_projection(theta), (error, low, high))
-    return bounded(estimates.fit, error, low, high, deviations(single))
-
-
-def _votes(estimates: Estimates) -> tuple[float, float] | None:
-    return estimates.likelihood.operator.votes
 
 
 def _top(theta: Floats, votes: Floats, ends: Intervals, count: int) -> Floats:

@@ -11,7 +11,7 @@ from ldpsql.inference.deadline import check
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status, simplex_projection
-from ldpsql.inference.score_intervals import cut, deviations, log_fit_p_value
+from ldpsql.inference.score_intervals import cut, deviations, exact_ends, log_fit_p_value, vote_scatter
 from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import TOLERANCE, maximum_likelihood
 
@@ -45,6 +45,23 @@ def intervals(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
     else:
         error, low, high = likelihood.interval(likeliest(likelihood, fit), z)
     return bounded(fit, error, low, high, z)
+
+
+def intervals_together(likelihood: Likelihood, fit: Fit, confidence: float) -> Intervals:
+    """Return intervals of a confidence that is so high that all hold together; without votes, those of `intervals`.
+
+    The number of votes for a value is binomial, and its interval is exact here: a normal one, whose ends are so far out, misses
+    several times as often as it says if there are few votes.
+    """
+    votes, each = likelihood.operator.votes, intervals(likelihood, fit, confidence)
+    if votes is None:
+        return each
+    inverted = likelihood.operator.invert(likelihood.shares)
+    low, high = np.stack([exact_ends(v, n, votes, confidence) for v, n in zip(inverted, likelihood.n, strict=True)], axis=1)
+    theta = simplex_projection(fit.theta)
+    error, low, high = likelihood.widened(theta, (np.sqrt(vote_scatter(theta, votes) / likelihood.n[:, None]), low, high))
+    error = np.where(np.isfinite(each.std_error), each.std_error, error)
+    return bounded(fit, error, low, high, deviations(confidence))
 
 
 def bounded(fit: Fit, error: Floats, low: Floats, high: Floats, z: float) -> Intervals:

@@ -14,6 +14,7 @@ from ldpsql.errors import InvalidParameter, OutOfTime
 from ldpsql.inference.deadline import check, late
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.outcome import Fit, Status
+from ldpsql.inference.score_intervals import of_each
 from ldpsql.mechanisms.spec import Spec
 
 
@@ -49,12 +50,8 @@ class Estimator(Spec):
     )
 
     def pointwise(self, count: int) -> float:
-        """Return the confidence of each of ``count`` intervals: Sidak's, if `confidence` refers to all of them together.
-
-        Source: Sidak, "Rectangular confidence regions for the means of multivariate normal distributions", JASA 1967; it holds
-        for normal estimates however they are correlated.
-        """
-        return self.confidence ** (1 / count) if self.intervals == "simultaneous" else self.confidence
+        """Return the confidence of each of ``count`` intervals: `of_each`, if `confidence` refers to all of them together."""
+        return of_each(self.confidence, count) if self.intervals == "simultaneous" else self.confidence
 
     def check_size(self, values: int) -> None:
         """Refuse a domain that is too large for this estimator, before its reports are read.

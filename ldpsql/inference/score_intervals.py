@@ -14,6 +14,11 @@ def deviations(confidence: float) -> float:
     return NormalDist().inv_cdf(0.5 + confidence / 2)
 
 
+def of_each(confidence: float, count: int) -> float:
+    """Return the confidence of each of so many intervals that hold together with this one, however they depend."""
+    return 1.0 - (1.0 - confidence) / count
+
+
 def half_width(error: Floats, bias: float, z: float) -> Floats:
     """Return how far an interval goes to either side of a normal estimate whose bias is at most ``bias``.
 

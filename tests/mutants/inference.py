@@ -208,11 +208,18 @@ MUTANTS = (
         "tests/laws/test_estimates.py::test_groups_that_are_alike_have_at_least_the_error_of_what_they_share",
     ),
     Mutant(
-        "ldpsql/estimates/top.py",
-        "(1.0 - estimates.estimator.confidence) / theta.shape[1]",
-        "(1.0 - estimates.estimator.confidence)",
+        "ldpsql/inference/score_intervals.py",
+        "    return 1.0 - (1.0 - confidence) / count",
+        "    return confidence",
         "intervals of the most frequent values hold one by one only",
         "tests/test_top.py::test_intervals_and_ranks_of_chosen_values_hold_together",
+    ),
+    Mutant(
+        "ldpsql/estimates/uncertainty.py",
+        "    if votes is None:\n        return each",
+        "    if votes is not None:\n        return each",
+        "intervals that hold together are normal ones, however few reports there are",
+        "tests/laws/test_intervals.py::test_intervals_that_hold_together_miss_each_value_as_rarely_as_they_say",
     ),
     Mutant(
         "ldpsql/estimates/top.py",
