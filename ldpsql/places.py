@@ -103,12 +103,7 @@ class Place:
         return Place(os.path.join(self.text, "**", "*.parquet"))
 
     def files_system(self) -> Any:
-        """Return fsspec's file system of a URL.
-
-        Raises:
-            SourceRefused: if it is not installed, or cannot be used.
-
-        """
+        """Return fsspec's file system of a URL."""
         package = _PACKAGES.get(self.scheme, "adlfs" if _EXTENSIONS.get(self.scheme) == "azure" else "fsspec")
         try:
             return import_module("fsspec").filesystem(self.scheme)

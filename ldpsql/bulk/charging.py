@@ -103,12 +103,7 @@ def charge_of(charge: Charged, con: DuckDBPyConnection | None = None) -> Charge 
 
 
 def check_ledger(con: DuckDBPyConnection, charge: Charge | None) -> None:
-    """Check that a run on a connection with a ledger charges that ledger.
-
-    Raises:
-        NotReleased: if it charges another ledger or none.
-
-    """
+    """Check that a run on a connection with a ledger charges that ledger."""
     files = ledgers_of(con)
     if files and (charge is None or charge.ledger.path.resolve() not in files):
         raise NotReleased(
@@ -177,12 +172,7 @@ class Bill:
         deque(until_stopped(self._con, meter.check(part, self._projection)), 0)
 
     def _shuffled_claim(self, charge: Charge, *, shuffled: bool) -> str:
-        """Return what the history of the ledger says about shuffled reports; an empty string unless the charge asks for it.
-
-        Raises:
-            InvalidParameter: if reports are not shuffled, a row has several reports, or nobody knows how many there are.
-
-        """
+        """Return what the history of the ledger says about shuffled reports; an empty string unless the charge asks for it."""
         if charge.shuffled_delta is None:
             return ""
         source, projection = self._source, self._projection
@@ -222,10 +212,6 @@ class Bill:
         """Return whether the ledger records the run that is resumed as published.
 
         A run of nobody has no release; whether an unfinished run of permanent reports had a ledger is a part of its task.
-
-        Raises:
-            UnfinishedRun: if that run used a ledger and this one does not, or the reverse.
-
         """
         charge = self._charge
         if self._projection.permanent is None and not self._is_of_nobody and bool(token) != (charge is not None):
@@ -274,12 +260,7 @@ def return_charge(tokens: Callable[[], set[str]], ledger: Ledger, token: str, *,
 
 
 def is_permanent(*, permanent: bool, key: object, user: object) -> bool:
-    """Return whether the arguments of a run ask for permanent reports.
-
-    Raises:
-        InvalidParameter: if there is a key or a column of user ids without them.
-
-    """
+    """Return whether the arguments of a run ask for permanent reports."""
     if not permanent and not (key is None and user is None):
         raise InvalidParameter("a key and a column of user ids are for permanent reports", "permanent=True")
     return permanent
@@ -471,10 +452,6 @@ def settle(
         named: the tokens of the releases to settle; all if none are named.
         unseen: nobody can have seen the reports of releases into this database that are not in a table of it, or of those that
             are named.
-
-    Raises:
-        UnknownRelease: if a token is not that of an unpublished release.
-
     """
     releases = ledger.unpublished()
     if set(named) - {release.release for release in releases}:

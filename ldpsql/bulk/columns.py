@@ -41,10 +41,6 @@ def by_column(columns: Columns, read: Callable[[Mechanism | str], Mechanism] | N
     Args:
         columns: the mechanism of each column, or of a row.
         read: returns the mechanism that a text writes or names; by default the registry does.
-
-    Raises:
-        InvalidParameter: if a single mechanism is not that of a row, or a column is not named by a string.
-
     """
     read = read or registry().mechanism
     if isinstance(columns, Mapping):
@@ -63,12 +59,7 @@ def by_column(columns: Columns, read: Callable[[Mechanism | str], Mechanism] | N
 
 
 def drawn_apart(columns: Sequence[str], mechanism: Mechanism) -> dict[str, Mechanism]:
-    """Return the mechanism that drew each column of reports; several columns were drawn by those of a row, one by one.
-
-    Raises:
-        InvalidParameter: if several columns are not columns of the mechanism.
-
-    """
+    """Return the mechanism that drew each column of reports; several columns were drawn by those of a row, one by one."""
     if len(columns) == 1:
         return {columns[0]: mechanism}
     parts = dict(columns_of(mechanism))
@@ -125,12 +116,7 @@ class Permanent:
     ahead: Ahead | None = field(default=None, repr=False)
 
     def people(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the person of each row, as bytes.
-
-        Raises:
-            WrongType: if the column has a type such as UUID, which is text unless the column is kept.
-
-        """
+        """Return the person of each row, as bytes."""
         users = batch.column(self.user)
         if isinstance(users.type, pa.BaseExtensionType):
             raise WrongType(
@@ -271,10 +257,6 @@ class Projection:
         """Return the projection for the mechanism of each column, and for the columns to keep.
 
         The mechanism of a row stands for those of its columns. With ``permanent``, the reports are permanent.
-
-        Raises:
-            InvalidParameter: if no column is to be perturbed, or a column is to be both perturbed and kept.
-
         """
         kept, mechanisms = tuple(dict.fromkeys(names_of(keep, "keep"))), by_column(columns)
         if not mechanisms:

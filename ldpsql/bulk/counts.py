@@ -232,12 +232,7 @@ def partial_supports(batches: Any, column: str, mechanism: Mechanism | str) -> S
 
 
 def _of_sets(mechanism: Mechanism) -> SetChannel:
-    """Return the channel of a mechanism that reports sets of values.
-
-    Raises:
-        InvalidParameter: if it reports anything else.
-
-    """
+    """Return the channel of a mechanism that reports sets of values."""
     certified = certify_values(mechanism)
     if not isinstance(certified.reports, SetReports) or not isinstance(certified.channel, SetChannel):
         raise InvalidParameter(f"{mechanism.name} does not report sets of values", "use partial_counts")

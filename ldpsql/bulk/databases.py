@@ -38,12 +38,7 @@ def is_address(given: object) -> bool:
 
 
 def database_at(address: str) -> Database:
-    """Return the database of an address, with its table.
-
-    Raises:
-        InvalidParameter: if it does not name a table.
-
-    """
+    """Return the database of an address, with its table."""
     kind = _kind(address)
     if kind is None:
         raise InvalidParameter(
@@ -58,12 +53,7 @@ def _kind(address: str) -> type[Database] | None:
 
 
 def source_at(address: str) -> Source:
-    """Return the table at an address as a source of one part, whose rows are the same whenever it is read.
-
-    Raises:
-        SourceRefused: if there is no such table.
-
-    """
+    """Return the table at an address as a source of one part, whose rows are the same whenever it is read."""
     database = database_at(address)
     if not database.is_there():
         hint = "an absolute path has four slashes: sqlite:////data/shop.db#people"
@@ -110,12 +100,7 @@ def source_at(address: str) -> Source:
 
 
 def _stream(con: Any, database: Database, wanted: list[str], condition: str = "") -> pa.RecordBatchReader:
-    """Return columns of a table as a stream, in types that the reports can keep.
-
-    Raises:
-        SourceRefused: if a column has a type that no domain has.
-
-    """
+    """Return columns of a table as a stream, in types that the reports can keep."""
     cursor = con.cursor()
     with _reading():
         cursor.execute(f"SELECT {', '.join(map(database.quoted, wanted))} FROM {database.name} {condition}")  # noqa: S608  # quoted
@@ -168,12 +153,7 @@ class _Marks:
     before: Mapping[str, str]
 
     def check(self) -> None:
-        """Refuse to add reports to those of another mechanism.
-
-        Raises:
-            OtherMechanism: if a column holds reports of another mechanism.
-
-        """
+        """Refuse to add reports to those of another mechanism."""
         for column, text in self.before.items():
             if not agree(of_text(text), [fingerprint(self.mechanisms[column])]):
                 raise OtherMechanism(
@@ -253,12 +233,7 @@ class DatabaseSink:
             self._database.store(con, stream, sign, replace=self.replace and self.there, append=self.append and self.there)
 
     def tokens(self) -> set[str]:
-        """Return the tokens of the releases that are in tables of the database.
-
-        Raises:
-            UnfinishedRun: if the server has not ended the transaction of this run yet.
-
-        """
+        """Return the tokens of the releases that are in tables of the database."""
         with self._database.connected() as con, _writing():
             if self._transaction and not self._database.ended(con, self._transaction):
                 raise UnfinishedRun("the server has not ended the transaction of this run", "run again with --resume")

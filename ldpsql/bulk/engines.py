@@ -334,12 +334,7 @@ class SQLite(Recorded):
         return Path(re.sub(r"\Asqlite://(/(?=.)|)", "", self.uri, flags=re.IGNORECASE)).absolute()
 
     def connect(self) -> Any:
-        """Return a connection of ADBC, in a transaction.
-
-        Raises:
-            SourceRefused: if there is no folder for the file, the driver is not installed, or the file is not a database.
-
-        """
+        """Return a connection of ADBC, in a transaction."""
         if len(self.path) > 1 and self.path[0].casefold() != "main":
             raise InvalidParameter("a table of SQLite has no schema", "sqlite:///shop.db#people")
         if not self.file.parent.is_dir():

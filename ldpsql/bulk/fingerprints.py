@@ -67,12 +67,7 @@ class Marking:
                 self._rows = False
 
     def check(self) -> None:
-        """Refuse to add reports to those of another mechanism.
-
-        Raises:
-            OtherMechanism: if a column holds reports of another mechanism.
-
-        """
+        """Refuse to add reports to those of another mechanism."""
         for column, before in self._before.items():
             if not agree(before, [fingerprint(self._mechanisms[column])]):
                 raise OtherMechanism(

@@ -53,12 +53,7 @@ BORROWED = "borrowed"  # the column after these, if the estimator shares anythin
 
 
 def check_keys(report: str, keys: Sequence[str]) -> None:
-    """Check the names of the column of reports and of the columns that define the groups.
-
-    Raises:
-        InvalidParameter: unless they are names, and those of the groups at least one and different.
-
-    """
+    """Check the names of the column of reports and of the columns that define the groups."""
     if isinstance(keys, str) or not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in (report, *keys)):
         raise InvalidParameter("the column of the reports and the keys must be names of columns", "keys=['region']")
     if not keys:
@@ -301,10 +296,6 @@ class GroupRun:
             rows: the estimates.
             select: the query for them, which joins the keys of the groups.
             end: the cell after their last one.
-
-        Raises:
-            UnfinishedRun: if another thread continues the same run.
-
         """
         self.cursor.register(_ROWS, rows)
         try:

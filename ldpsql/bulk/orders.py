@@ -384,12 +384,7 @@ FILE_BYTES = 1 << 26  # scattered rows per file of a folder
 
 
 def check_order(order: str) -> None:
-    """Check that an order is 'random' or 'keep'.
-
-    Raises:
-        InvalidParameter: if it is neither.
-
-    """
+    """Check that an order is 'random' or 'keep'."""
     if order not in get_args(Order):
         raise InvalidParameter(
             "the order must be 'random' or 'keep'", "'random' shuffles all rows; 'keep' shows where in the source a row was"

@@ -50,12 +50,7 @@ def shares(of: Reports, keys: Sequence[str]) -> str:
 
 
 def raw_columns(question: type[Question], arguments: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the names of columns in the arguments that are raw columns.
-
-    Raises:
-        InvalidParameter: if one is neither a name nor a list of names.
-
-    """
+    """Return the names of columns in the arguments that are raw columns."""
     raw = {name: arguments[name] for name in question.raw if arguments.get(name) is not None}
     columns = {name: [given] if isinstance(given, str) else list(names_of(given, name)) for name, given in raw.items()}
     if any(len(names) != 1 for name, names in columns.items() if question.raw[name] is None):

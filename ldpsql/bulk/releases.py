@@ -170,12 +170,7 @@ def _permanent(
 def permanent_columns(
     cursor: DuckDBPyConnection, dataset: str, columns: Iterable[str], unit: str, *, whole: bool = True
 ) -> pa.Table:
-    """Return the columns of a dataset that have permanent reports, and the user ids at the end.
-
-    Raises:
-        InvalidParameter: if each row is a person, or the release is not for the whole dataset.
-
-    """
+    """Return the columns of a dataset that have permanent reports, and the user ids at the end."""
     if unit == ROW or not whole:
         raise InvalidParameter(
             "permanent reports are charged once to each person, over all parts of the data",
@@ -186,13 +181,7 @@ def permanent_columns(
 
 
 def permanent_reports(guard: Guard, mechanisms: Mapping[str, Mechanism], table: pa.Table) -> dict[str, Reported]:
-    """Return the different permanent reports of the columns of a table, whose last column has the user ids.
-
-    Raises:
-        KeyUnusable: if the guard has no key.
-        InvalidParameter: if there is nothing to draw.
-
-    """
+    """Return the different permanent reports of the columns of a table, whose last column has the user ids."""
     if guard.ledger is None or guard.key is None:
         hint = "ldpsql.attach(con, ledger='budget.ledger', key='people.key')"
         raise KeyUnusable("this connection has no key for permanent reports", hint)

@@ -70,12 +70,7 @@ class Chosen(NamedTuple):
     con: DuckDBPyConnection | None = None
 
     def charge(self, argument: Charged) -> Charge | None:
-        """Return the charge of a run, as `charge_of` reads it, with the column of user ids of the policy.
-
-        Raises:
-            NotReleased: if the policy counts by user and the run charges no ledger, or one that counts otherwise.
-
-        """
+        """Return the charge of a run, as `charge_of` reads it, with the column of user ids of the policy."""
         charge = charge_of(argument, self.con)
         if self.policy is None:
             return charge

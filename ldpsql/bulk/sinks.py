@@ -43,12 +43,7 @@ class Form:
 
     @classmethod
     def of(cls, destination: PurePath, partition_by: tuple[str, ...]) -> Form:
-        """Return the form that a destination's suffix stands for; without a suffix it is a folder of Parquet files.
-
-        Raises:
-            DestinationRefused: if the suffix is unknown, or one file is to be partitioned.
-
-        """
+        """Return the form that a destination's suffix stands for; without a suffix it is a folder of Parquet files."""
         if not destination.suffix:
             return cls("parquet", ".parquet", folder=True, partition_by=partition_by)
         kind = format_of(destination)
@@ -59,14 +54,7 @@ class Form:
         return cls(kind, destination.suffix, folder=False, tabs=".tsv" in destination.suffixes)
 
     def check(self, target: Place, projection: Projection, sources: Iterable[str]) -> None:
-        """Check that reports can go to a path or a URL in this form.
-
-        Raises:
-            DestinationRefused: if the URL is on the web or stands for a folder, nested reports go to a text file, or the
-                destination is or holds one of the files of the source.
-            InvalidParameter: if a column of the partition is not written, or no other column is left for the files.
-
-        """
+        """Check that reports can go to a path or a URL in this form."""
         if target.scheme in ("http", "https"):
             raise DestinationRefused("addresses on the web can only be read", "write to a file, or to a store such as s3://")
         if target.is_url and self.folder:
@@ -302,12 +290,7 @@ def scratch_folder(con: DuckDBPyConnection) -> Path | None:
 
 
 def destination_of(argument: object) -> str:
-    """Return the path of a file, or the name of a table, to which a run writes.
-
-    Raises:
-        InvalidParameter: if the argument is neither, such as a source or the mechanisms.
-
-    """
+    """Return the path of a file, or the name of a table, to which a run writes."""
     if not isinstance(argument, str | os.PathLike):
         raise InvalidParameter(
             f"the destination must be a path or the name of a table, not {shown_class(argument)}",

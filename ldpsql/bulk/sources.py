@@ -40,12 +40,7 @@ _FIELD = "make a view in which the field of the struct is a column: CREATE VIEW 
 
 
 def names_of(argument: Iterable[str], parameter: str) -> tuple[str, ...]:
-    """Return the names of columns in an argument.
-
-    Raises:
-        InvalidParameter: if it is one string, whose letters would be the names, or contains anything else than names.
-
-    """
+    """Return the names of columns in an argument."""
     names = tuple(argument) if isinstance(argument, Iterable) and not isinstance(argument, str) else None
     if names is None or not all(isinstance(name, str) for name in names):
         raise InvalidParameter(f"{parameter} must be a list of names of columns", f"{parameter}=['region']")
@@ -218,12 +213,7 @@ def witnessed(source: Source, user: str | None, keep: Collection[str]) -> Source
 
 
 def readable_twice(source: Source) -> Source:
-    """Return a source whose tables are as they are now, whatever is written later.
-
-    Raises:
-        SourceRefused: if it can be read only once.
-
-    """
+    """Return a source whose tables are as they are now, whatever is written later."""
     if source.once:
         raise SourceRefused("a stream cannot be read twice, for its user ids and to perturb", "pass a frame or a file")
     return replace(source, parts=[part.snapshot() if part.snapshot else part for part in source.parts])
@@ -450,12 +440,7 @@ def pattern_at(place: Place) -> Place:
 
 
 def files_of(con: DuckDBPyConnection | None, place: Place) -> tuple[FileFormat, list[str]]:
-    """Return the format and the sorted files; a folder stands for the Parquet files below it, and only ``con`` reads URLs.
-
-    Raises:
-        SourceRefused: if there is no file, or the files are not of one kind that can be read.
-
-    """
+    """Return the format and the sorted files; a folder stands for the Parquet files below it, and only ``con`` reads URLs."""
     places = [Place.of(file) for file in _found(con, pattern_at(place))]
     if not places:
         raise SourceRefused(f"there is no table or file named '{place.shown}'", EXPECTED)

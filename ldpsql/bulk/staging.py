@@ -184,12 +184,7 @@ class Staging:
             )
 
     def _state(self) -> dict[str, Any] | None:
-        """Return the state that a run wrote, None if there is none.
-
-        Raises:
-            UnfinishedRun: if it cannot be read.
-
-        """
+        """Return the state that a run wrote, None if there is none."""
         try:
             state = json.loads((self.folder / "state.json").read_text(encoding="utf-8"))
         except FileNotFoundError:

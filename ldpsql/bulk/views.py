@@ -187,12 +187,7 @@ def _number(value: float) -> exp.Expr:
 
 
 def _literal(kind: pa.DataType, value: Any) -> exp.Expr:
-    """Return a value in SQL.
-
-    Raises:
-        InvalidParameter: if engines differ in how they write it.
-
-    """
+    """Return a value in SQL."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return exp.convert(value)
     if pa.types.is_floating(kind):
@@ -271,12 +266,7 @@ class _Inversion:
         return self._named(table.mutate(low=low, high=high), [*_MAXIMUM, *_LAST])
 
     def _numbers(self, x: Any) -> Table:
-        """Return the number of each listed report.
-
-        Raises:
-            InvalidParameter: if inverted shares may not add up to one, so that their mean is a ratio.
-
-        """
+        """Return the number of each listed report."""
         inverse = None
         if isinstance(self.certified.reports, Domain) and isinstance(self.channel, TableChannel | KeepOrSpread):
             inverse = self._inverse(lambda: operator_of(self.certified.mechanism).inverse)

@@ -39,10 +39,6 @@ def noise_tables(falling: NDArray[Number], columns: int, rows: int, points: int)
     """Return the noise at each offset of columns and of rows, shape (2, 2, columns, rows).
 
     The first axis selects noise at that offset of columns only, or at that offset and beyond; the second does so for rows.
-
-    Raises:
-        InvalidParameter: if the sums may not fit in 64 bits.
-
     """
     total = 0.0
     last = reach(len(falling), points)
@@ -169,12 +165,7 @@ class PlanarNoise(TableChannel):
         return int((self._floor // alike).min())
 
     def rows(self, values: Codes) -> Weights:
-        """Return the rows of weights of these values.
-
-        Raises:
-            NotApplicable: if they are too many for a table.
-
-        """
+        """Return the rows of weights of these values."""
         if len(values) * self.outputs > MOST_PAIRS:
             raise NotApplicable(
                 f"a table of {len(values):,} x {self.outputs:,} probabilities is too large",
@@ -191,12 +182,7 @@ class PlanarNoise(TableChannel):
         return np.asarray(table.reshape(len(values), self.outputs))
 
     def widest(self) -> Witness | None:
-        """Refuse: noise on the plane keeps an epsilon for each unit of distance.
-
-        Raises:
-            NotPrivate: always.
-
-        """
+        """Refuse: noise on the plane keeps an epsilon for each unit of distance."""
         raise NotPrivate(
             "noise on the plane keeps an epsilon per unit of distance", "claim MetricLdp with the grid of its cells"
         )
@@ -310,10 +296,6 @@ class PlanarDecay:
 
         Rounding, which takes less than 10 from a weight, changes no ratio by more than e^decay allows if each point also has a
         spread of at least 10 / (1 - e^-decay).
-
-        Raises:
-            InvalidParameter: if the noise reaches too far.
-
         """
         whole = min(int(decay / points * 2.0**_BITS), _MOST)
         step = whole / 2.0**_BITS

@@ -87,12 +87,7 @@ class _NotInstalled(Exception):
 
 
 def _packages() -> str:
-    """Return the versions of the packages.
-
-    Raises:
-        RuntimeError: if one is older than ldpsql needs.
-
-    """
+    """Return the versions of the packages."""
     least = {r.name: s.version for r in _requirements() if not r.marker for s in r.specifier if s.operator == ">="}
     old = [
         f"{name} {version(name)} is older than {least[name]}"

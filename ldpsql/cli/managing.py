@@ -32,13 +32,7 @@ if TYPE_CHECKING:
 
 
 def installed(name: str) -> EntryPoint:
-    """Return the entry point of an installed plugin, by its name or that of its package.
-
-    Raises:
-        UnknownName: if no plugin of this name is installed.
-        PluginError: if several packages have a plugin of this name.
-
-    """
+    """Return the entry point of an installed plugin, by its name or that of its package."""
     points, packages = entry_points(group="ldpsql"), packages_of(name)
     if not packages:
         raise UnknownName("installed plugin", name, points.names, "install one: ldpsql plugins install PACKAGE")
@@ -56,13 +50,7 @@ def allow(name: str) -> Path:
 
 
 def disallow(name: str) -> Path:
-    """Remove a plugin from the user's own file, which revokes it in every folder; return the file.
-
-    Raises:
-        UnknownName: if the file does not allow it.
-        BadSettings: if the file allows all plugins.
-
-    """
+    """Remove a plugin from the user's own file, which revokes it in every folder; return the file."""
     listed, package = _allowed(), next(iter(packages_of(name)), name)
     if "*" in listed:
         raise BadSettings(
@@ -114,12 +102,7 @@ def _read(path: Path) -> Any:
 
 
 def install(package: str) -> list[str]:
-    """Install a package and return the names of its plugins.
-
-    Raises:
-        PluginError: if it cannot be installed, or has no plugins.
-
-    """
+    """Install a package and return the names of its plugins."""
     # A folder needs its full path: a name alone would be looked up in the package index.
     _run("install", str(Path(package).resolve()) if Path(package).exists() else package)
     invalidate_caches()
@@ -258,12 +241,7 @@ ldpsql sql -c "SELECT ldp.perturb('yes', ldp.{name}(1, ['no', 'yes']))"
 
 
 def write(name: str, directory: Path) -> Path:
-    """Write the project ``ldpsql-NAME`` below a directory and return its folder.
-
-    Raises:
-        InvalidParameter: if SQL could not call the name, or the folder exists.
-
-    """
+    """Write the project ``ldpsql-NAME`` below a directory and return its folder."""
     from ldpsql.registry.registry import registry
 
     if not _NAME.fullmatch(name):
@@ -293,10 +271,6 @@ def verdicts(target: str, mechanisms: list[str]) -> list[dict[str, Any]]:
     Args:
         target: an installed plugin, a mechanism, an estimator, a ``.py`` file or a folder with a ``pyproject.toml``.
         mechanisms: the mechanisms to check, as text; by default those that `ldpsql.testing.examples` makes.
-
-    Raises:
-        PluginError: if it cannot be loaded, or offers nothing that can be checked.
-
     """
     from ldpsql.registry.registry import registry
     from ldpsql.testing import check_mechanism, examples

@@ -110,12 +110,7 @@ def column_of(named: str | None, column: str | None) -> str:
 
 
 def columns_named(named: str | None, columns: list[str] | None) -> list[str]:
-    """Return the columns that the argument or the option names: several are those of a row.
-
-    Raises:
-        InvalidParameter: unless exactly one of them names any.
-
-    """
+    """Return the columns that the argument or the option names: several are those of a row."""
     from ldpsql.errors import InvalidParameter
 
     if (named is None) == (not columns):
@@ -126,12 +121,7 @@ def columns_named(named: str | None, columns: list[str] | None) -> list[str]:
 
 
 def edges_of(bounds: str, option: str = "--bounds") -> list[str]:
-    """Return west, south, east and north of a region.
-
-    Raises:
-        InvalidParameter: unless there are four.
-
-    """
+    """Return west, south, east and north of a region."""
     from ldpsql.errors import InvalidParameter
 
     edges = [edge.strip() for edge in bounds.split(",")]

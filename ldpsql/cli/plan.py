@@ -161,12 +161,7 @@ def compare(reports: int, mechanisms: list[Mechanism], epsilons: list[str], form
 
 
 def mechanisms_of(texts: list[str], values: int | None) -> list[Mechanism]:
-    """Return the mechanisms to compare: those with parameters, and over so many values those of a name, by default all.
-
-    Raises:
-        InvalidParameter: if the number of values is missing, or not needed.
-
-    """
+    """Return the mechanisms to compare: those with parameters, and over so many values those of a name, by default all."""
     from ldpsql.errors import InvalidParameter
     from ldpsql.estimates.planning import over_declared_values
     from ldpsql.registry.registry import registry

@@ -67,13 +67,7 @@ def show(name: Annotated[str, typer.Argument(help="A mechanism or an estimator."
 
 
 def _registered(name: str) -> type[Spec]:
-    """Return the mechanism or the estimator of this name.
-
-    Raises:
-        PluginError: if the plugin of this name is not used.
-        UnknownName: if there is no such mechanism, estimator or plugin.
-
-    """
+    """Return the mechanism or the estimator of this name."""
     from ldpsql.errors import PluginError, UnknownName
     from ldpsql.registry.registry import registry
 

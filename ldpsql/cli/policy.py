@@ -47,12 +47,7 @@ def diff(
 
 
 def project(file: Path | None) -> Path:
-    """Return the settings file that is named, or that of the project.
-
-    Raises:
-        SourceRefused: if there is none.
-
-    """
+    """Return the settings file that is named, or that of the project."""
     from ldpsql import settings
     from ldpsql.errors import SourceRefused
 

@@ -77,12 +77,7 @@ def _value(own: Domain, text: str) -> str:
 
 
 def _end(own: Domain, text: str) -> str:
-    """Return the end of a range.
-
-    Raises:
-        InvalidParameter: if it is neither a number nor a date or time.
-
-    """
+    """Return the end of a range."""
     number = family(own.values.type) == "number"
     if number and _NUMBER.fullmatch(text.strip()):
         return text.strip()

@@ -81,12 +81,7 @@ Exported: TypeAlias = CertifiedValues | CertifiedPairs | CertifiedRow
 
 
 def exported(mechanism: Mechanism) -> Exported:
-    """Return a certified mechanism that other programs can draw from.
-
-    Raises:
-        NotApplicable: if its values are strings that are not listed.
-
-    """
+    """Return a certified mechanism that other programs can draw from."""
     certified = certify(mechanism)
     if isinstance(certified, CertifiedValues | CertifiedPairs | CertifiedRow):
         return certified

@@ -98,10 +98,6 @@ def refuse_redrawn(nodes: Iterable[Any], drawing: DrawingFunctions) -> None:
     Args:
         nodes: nodes of dbt's manifest that perturb.
         drawing: the functions that draw, to find the hooks that do.
-
-    Raises:
-        Redrawn: naming the nodes.
-
     """
     redrawn = [(node.name, why) for node in nodes if (why := _why_redrawn(node, drawing))]
     unstored = [(name, why) for name, why in redrawn if why in _NOT_STORED]
@@ -112,12 +108,7 @@ def refuse_redrawn(nodes: Iterable[Any], drawing: DrawingFunctions) -> None:
 
 
 def refuse_uncharged(models: Iterable[Any]) -> None:
-    """Refuse models that perturb and do not say what to charge to the ledger.
-
-    Raises:
-        NotReleased: naming the models.
-
-    """
+    """Refuse models that perturb and do not say what to charge to the ledger."""
     silent = [model.name for model in models if not _complete(ldp_meta(model))]
     if silent:
         raise NotReleased(
@@ -245,10 +236,6 @@ class StatementChecks:
             sql: the statement.
             connection: the name of dbt's connection: the id of a node, or another name.
             drawing: the functions that draw; macros that the statement creates are added.
-
-        Raises:
-            Redrawn: naming the node.
-
         """
         drawing.define_all(sql)
         if drawing.of(sql) is Draws.NOTHING or connection.startswith(_FIXTURES):

@@ -125,12 +125,7 @@ class Releases:
             self._open[model.unique_id] = building
 
     def _charged(self, building: _Building, *, drawn: bool = False) -> Release:
-        """Charge what a model draws.
-
-        Raises:
-            NotReleased: if it was published before.
-
-        """
+        """Charge what a model draws."""
         release = self._ledger.charge(
             building.dataset, building.columns, building.destination, users=building.users, part=building.part, drawn=drawn
         )
@@ -200,12 +195,7 @@ def _refuse_others(con: DuckDBPyConnection, dataset: str, unit: str, users: Any)
 
 
 def relation_of(model: Any, manifest: Any) -> str:
-    """Return the relation of the dataset that a model names: one of those it refers to.
-
-    Raises:
-        InvalidParameter: if it refers to none of this name.
-
-    """
+    """Return the relation of the dataset that a model names: one of those it refers to."""
     name = ldp_meta(model)["dataset"]
     for upstream in model.depends_on.nodes:
         node = manifest.nodes.get(upstream) or manifest.sources.get(upstream)

@@ -230,12 +230,7 @@ def finite_or_null(numbers: NDArray[np.float64] | NDArray[np.int64]) -> pa.Array
 
 
 def as_numbers(column: pa.Array) -> NDArray[np.float64]:
-    """Return a column of numbers or booleans as doubles; NULL is NaN.
-
-    Raises:
-        WrongType: if it holds anything else.
-
-    """
+    """Return a column of numbers or booleans as doubles; NULL is NaN."""
     if family(column.type) != "number" and not pa.types.is_boolean(column.type) and not pa.types.is_null(column.type):
         raise WrongType("raw columns and weights must be numbers or booleans", "such as (city = 'Lima')::INTEGER")
     whole = column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column

@@ -28,12 +28,7 @@ def pin(domain: Domain) -> str:
 
 
 def pinned(fingerprint: object) -> Domain:
-    """Return the domain with a fingerprint.
-
-    Raises:
-        InvalidSpec: if no such domain was declared in this process.
-
-    """
+    """Return the domain with a fingerprint."""
     if not isinstance(fingerprint, str) or fingerprint not in _PINNED:
         raise InvalidSpec(
             "this mechanism was declared in another process, and its domain is not known here",

@@ -192,12 +192,7 @@ def of_columns(columns: object) -> Product:
 
 
 def check_names(names: tuple[str, ...]) -> None:
-    """Check the names of the columns of a row.
-
-    Raises:
-        InvalidParameter: if there are fewer than two, one is empty, or two differ only in case, which SQL ignores.
-
-    """
+    """Check the names of the columns of a row."""
     if len(names) < 2 or not all(type(name) is str and name for name in names):
         raise InvalidParameter("a row needs at least two columns, each with a name", "write {city: ..., age: ...}")
     if len({name.casefold() for name in names}) < len(names):

@@ -43,12 +43,7 @@ def check_written(text: str) -> None:
 
 
 def check_length(length: int) -> None:
-    """Refuse a list of more values than a domain may have, before it is made.
-
-    Raises:
-        InvalidParameter: if it is too long.
-
-    """
+    """Refuse a list of more values than a domain may have, before it is made."""
     if length > MOST_LISTED:
         raise InvalidParameter(
             f"a domain may list at most {MOST_LISTED:,} values, and this would make a list of {length:,}",

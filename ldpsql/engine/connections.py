@@ -21,10 +21,6 @@ def duckdb_of(con: Any) -> DuckDBPyConnection:
     """Return the DuckDB connection that a connection of another library wraps, or the connection itself if it is DuckDB's.
 
     SQLAlchemy's connection holds one of the driver, whose cursors pass attributes that they do not have to DuckDB's connection.
-
-    Raises:
-        ConnectionRefused: if there is no DuckDB connection behind it, or it is closed.
-
     """
     if isinstance(con, DuckDBPyConnection):
         return con
@@ -71,12 +67,7 @@ class Connections:
             self._connections[catalog] = [*alive, ref(con)]
 
     def cursor(self, catalog: int) -> DuckDBPyConnection:
-        """Return a cursor of one of the connections of a catalog.
-
-        Raises:
-            ConnectionRefused: if all of them are closed.
-
-        """
+        """Return a cursor of one of the connections of a catalog."""
         with self._lock:
             connections = [con for one in self._connections.get(catalog, []) if (con := one()) is not None]
         for con in reversed(connections):

@@ -192,11 +192,6 @@ def cursor_like(con: DuckDBPyConnection) -> DuckDBPyConnection:
 
     If a result of the connection is open or its transaction has failed, its search path cannot be read. The cursor then has
     that of a new connection, if all tables are in one schema.
-
-    Raises:
-        ConnectionRefused: if the search path cannot be read and tables are in several schemas, or if another thread uses the
-            connection all the time.
-
     """
     cursor = con.cursor()
     try:
@@ -220,12 +215,7 @@ def _search_path(con: DuckDBPyConnection) -> str:
 
 
 def when_free(read: Callable[[], T]) -> T:
-    """Return what reading from a connection returns, as soon as no other thread uses the connection.
-
-    Raises:
-        ConnectionRefused: if another thread uses it all the time.
-
-    """
+    """Return what reading from a connection returns, as soon as no other thread uses the connection."""
     end = monotonic() + _PATIENCE
     while True:
         try:

@@ -85,12 +85,7 @@ def shape_of(values: Domain) -> tuple[int, ...]:
 
 
 def column_place(values: Domain, name: str) -> int:
-    """Return the place of a column of a table; letters may be of either case.
-
-    Raises:
-        InvalidParameter: if there is no such column, or the mechanism has one column only.
-
-    """
+    """Return the place of a column of a table; letters may be of either case."""
     table = _several(values)
     folded = [one.casefold() for one in table.names]
     if name.casefold() not in folded:
@@ -175,12 +170,7 @@ def _of_column(values: Product, name: str, one: pa.Scalar) -> tuple[int, tuple[i
 
 
 def python_scalar(given: Any) -> pa.Scalar:
-    """Return a Python value, a list, a dictionary of these, or an Arrow scalar as an Arrow scalar.
-
-    Raises:
-        InvalidParameter: if a list holds values of different types.
-
-    """
+    """Return a Python value, a list, a dictionary of these, or an Arrow scalar as an Arrow scalar."""
     if isinstance(given, pa.Scalar):
         return given
     with suppress(pa.ArrowException):  # it quotes the value
@@ -246,36 +236,21 @@ def _in_range(part: _Part, given: pa.StructScalar) -> NDArray[np.bool_]:
 
 
 def table_of(values: Domain, places: Sequence[int]) -> Product:
-    """Return the cells of a margin over some columns.
-
-    Raises:
-        InvalidParameter: if no column is named, or one twice, or there is one column only.
-
-    """
+    """Return the cells of a margin over some columns."""
     if not isinstance(values, Product) or not places or len(set(places)) < len(places):
         raise InvalidParameter("a margin needs different columns of a table", "columns := ['city', 'age']")
     return values.margin(places)
 
 
 def groups_of(values: Domain, places: Sequence[int]) -> tuple[Product, NDArray[np.int64]]:
-    """Return the cells of a margin over some columns, and for each cell of the table the one that it belongs to.
-
-    Raises:
-        InvalidParameter: see `table_of`.
-
-    """
+    """Return the cells of a margin over some columns, and for each cell of the table the one that it belongs to."""
     margin = table_of(values, places)
     at = np.unravel_index(np.arange(len(values)), shape_of(values))
     return margin, np.ravel_multi_index([at[place] for place in places], margin.shape)
 
 
 def columns_named(values: Domain, names: object) -> tuple[int, ...]:
-    """Return the places of columns from a list of their names, or from one name.
-
-    Raises:
-        InvalidParameter: if it is not a list of names, or a column is missing or named twice.
-
-    """
+    """Return the places of columns from a list of their names, or from one name."""
     _several(values)
     listed = [names] if isinstance(names, str) else names
     if not isinstance(listed, Sequence) or not listed or not all(isinstance(name, str) for name in listed):

@@ -62,12 +62,7 @@ class Expected:
 
 
 def expected_error(mechanism: Mechanism, reports: int) -> Expected:
-    """Return the error to expect from this many reports of a mechanism.
-
-    Raises:
-        InvalidParameter: if there is less than one report.
-
-    """
+    """Return the error to expect from this many reports of a mechanism."""
     if reports < 1:
         raise InvalidParameter("a plan needs at least one report", "for example 100000")
     certified = certify(mechanism)
@@ -195,10 +190,6 @@ def over_declared_values(classes: Mapping[str, type[Mechanism]], values: int, on
     """Return the mechanisms ``only``, or all that need only an epsilon and a domain, on this many values.
 
     A mechanism over sets of pairs has this many keys.
-
-    Raises:
-        InvalidParameter: if there are too few or too many values, or a mechanism of ``only`` needs other parameters.
-
     """
     if not 2 <= values <= MAX_VALUES:
         raise InvalidParameter(f"a plan needs from 2 to {MAX_VALUES} values", "the size of the domain")

@@ -118,10 +118,6 @@ def bloom_shares(parameters: BloomParameters, sizes: Floats, ones: Floats, membe
         sizes: number of reports of each cohort, shape (m,).
         ones: how many of these report each bit as 1, shape (m, k).
         members: which bits each candidate sets, shape (candidates, m, k).
-
-    Raises:
-        BadCounts: if the counts do not have these shapes, or more reports have a bit than there are.
-
     """
     if sizes.shape != (parameters.m,) or ones.shape != (parameters.m, parameters.k):
         raise BadCounts("the counts need a row for each cohort: its reports, and then a count for each bit")

@@ -213,10 +213,6 @@ def example_of(column: pa.Array | pa.ChunkedArray, steps: int | None = None) -> 
         column: numbers, dates or timestamps.
         steps: into how many steps they are put; by default whole numbers and dates have a step each, and others, or if there
             are more, 1,024 steps.
-
-    Raises:
-        InvalidParameter: if the column does not hold such values, or has fewer than two different ones.
-
     """
     x, whole = _numbers(column)
     low, high = (float(x.min()), float(x.max())) if len(x) else (0.0, 0.0)

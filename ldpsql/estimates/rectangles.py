@@ -43,12 +43,7 @@ class Rectangle(NamedTuple):
 
     @classmethod
     def of(cls, sides: Iterable[Any]) -> Rectangle:
-        """Return the rectangle with these sides: west, south, east and north, numbers or None.
-
-        Raises:
-            InvalidParameter: unless they are, and west is less than east and south less than north.
-
-        """
+        """Return the rectangle with these sides: west, south, east and north, numbers or None."""
         try:
             rectangle = cls(*(None if side is None else number(side) for side in sides))
         except (TypeError, ValueError):
@@ -72,12 +67,7 @@ class RectangleShares(Functional):
     rectangles: tuple[Rectangle, ...]
 
     def __post_init__(self) -> None:
-        """Refuse rectangles that hold nothing of any cell: their share would be zero, without an error.
-
-        Raises:
-            InvalidParameter: if there are any.
-
-        """
+        """Refuse rectangles that hold nothing of any cell: their share would be zero, without an error."""
         if not all(self._covered(one).any() for one in self.rectangles):
             raise InvalidParameter(
                 "a rectangle lies outside the grid", "longitude comes before latitude; the sides are in the unit of the grid"
@@ -140,12 +130,7 @@ def check_grid(source: Mechanism | ReportSource, grid: pa.Scalar) -> None:
 
 
 def check_cells(mechanism: Mechanism, region: Region) -> None:
-    """Check that the values of a mechanism are the cells of a region.
-
-    Raises:
-        InvalidDomain: if they are not.
-
-    """
+    """Check that the values of a mechanism are the cells of a region."""
     certified = certify_values(mechanism)
     size, layout = len(certified.values), certified.layout
     shape = (region.rows, region.columns)
@@ -164,10 +149,6 @@ def region_of(mechanism: Mechanism, edges: Sequence[Any]) -> Region:
     Args:
         mechanism: one over the cells of a grid.
         edges: west, south, east and north.
-
-    Raises:
-        InvalidParameter: if its values are not cells, or the edges are not those of a region.
-
     """
     layout = certify_values(mechanism).layout
     if len(layout) != 2:

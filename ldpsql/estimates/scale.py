@@ -32,12 +32,7 @@ def scale_of(values: Domain) -> Floats:
 
 
 def positions_of(column: pa.Array) -> Floats:
-    """Return the positions of the values in a column without NULL, as `scale_of` does.
-
-    Raises:
-        InvalidDomain: if the values have no order.
-
-    """
+    """Return the positions of the values in a column without NULL, as `scale_of` does."""
     kind = family(column.type)
     if kind == "number":
         return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
@@ -100,12 +95,7 @@ def check_ordered(source: Mechanism | ReportSource) -> None:
 
 
 def check_line(values: Domain, layout: tuple[int, ...]) -> None:
-    """Refuse the cells of a grid, which are numbered but not ordered.
-
-    Raises:
-        InvalidDomain: if the values are such cells, or have no order.
-
-    """
+    """Refuse the cells of a grid, which are numbered but not ordered."""
     if len(layout) == 2 and min(layout) > 1:
         raise InvalidDomain(
             "the cells of a grid have no order", "this needs values on a line; for a rectangle pass grid := to ldp.range_share"

@@ -267,12 +267,7 @@ def bad_weights() -> BadCounts:
 
 
 def whole_numbers(numbers: pa.Array) -> Floats:
-    """Return counts as doubles, which hold them exactly up to 2**53 - 1.
-
-    Raises:
-        BadCounts: if their type is not an integer type of at most 64 bits, or one is negative, NULL or larger.
-
-    """
+    """Return counts as doubles, which hold them exactly up to 2**53 - 1."""
     if not (pa.types.is_integer(numbers.type) or pa.types.is_null(numbers.type)):
         raise BadCounts("counts must have an integer type, and these numbers, of another type, may be sums of weights", _SUMS)
     try:

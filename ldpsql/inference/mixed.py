@@ -62,12 +62,7 @@ class Unperturbed:
         return np.asarray(self.values.locate(reports).is_valid().to_numpy(zero_copy_only=False))
 
     def columns(self, reports: pa.Array) -> tuple[Operator, NDArray[np.int64]]:
-        """Return the identity, and the position of the value that each report is.
-
-        Raises:
-            ImpossibleReport: if a report is not in the domain.
-
-        """
+        """Return the identity, and the position of the value that each report is."""
         positions = self.values.locate(reports)
         if positions.null_count:
             raise ImpossibleReport("some reports that nothing perturbed are not in the domain", "declare all values that occur")
@@ -403,12 +398,7 @@ def _of_lists(pairs: pa.Array) -> bool:
 
 
 def _lists_of_pairs(lists: pa.Array) -> pa.ListArray:
-    """Return structs of two lists as lists of structs (level, report), without the pairs whose report is NULL.
-
-    Raises:
-        BadCounts: if a list of levels and its list of reports differ in length.
-
-    """
+    """Return structs of two lists as lists of structs (level, report), without the pairs whose report is NULL."""
     levels, reports = lists.field("level"), lists.field("report")
     if not pa.types.is_list(reports.type):
         raise BadCounts("there is a list of levels for each user, and no list of reports", _LISTS)

@@ -56,12 +56,7 @@ def configured_ledger(chosen: Path | None = None) -> Ledger | None:
 
 
 def needed_ledger(chosen: Path | None = None) -> Ledger:
-    """Open an existing ledger to read it, whatever its policy; a mistyped name must not look like an empty ledger.
-
-    Raises:
-        LedgerMissing: if no ledger is named, or the file does not exist.
-
-    """
+    """Open an existing ledger to read it, whatever its policy; a mistyped name must not look like an empty ledger."""
     path = configured_path(chosen)
     if path is None:
         raise LedgerMissing("no ledger is named", "pass --ledger, set LDPSQL_LEDGER, or write path in [ledger] of ldpsql.toml")

@@ -73,12 +73,7 @@ def policy_text(policy: Policy) -> str:
 
 
 def policy_of(db: sqlite3.Connection) -> tuple[Policy, bytes]:
-    """Return the policy in force, and the key of the pseudonyms.
-
-    Raises:
-        LedgerDamaged: if it cannot be read.
-
-    """
+    """Return the policy in force, and the key of the pseudonyms."""
     row = db.execute("SELECT body, salt FROM policy ORDER BY id DESC LIMIT 1").fetchone()
     try:
         return Policy(**json.loads(row[0])), row[1]
@@ -191,12 +186,7 @@ def release_of(db: sqlite3.Connection, token: str) -> Release:
 
 
 def refuse_new_rows(db: sqlite3.Connection, release: Release, rows: int | None) -> None:
-    """Refuse a dataset that has more rows now than when its release was published.
-
-    Raises:
-        NotReleased: if it has more.
-
-    """
+    """Refuse a dataset that has more rows now than when its release was published."""
     (then,) = db.execute("SELECT users FROM release NOT INDEXED WHERE token = ?", [release.token]).fetchone()
     if release.stored and rows is not None and then is not None and rows > then:
         raise NotReleased(

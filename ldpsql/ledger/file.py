@@ -169,10 +169,6 @@ def create(path: Path, policy: str, at: int) -> None:
     """Make a new ledger with a policy, and log a warning; if another process makes one first, keep that one.
 
     The file gets its name when it is complete, so an empty file is never taken for a new ledger.
-
-    Raises:
-        LedgerUnwritable: if its folder does not exist or cannot be written.
-
     """
     with _translated():
         try:

@@ -163,10 +163,6 @@ class Guard:
         """Check that a release pays for permanent reports of a mechanism: not for those that share a response that is kept.
 
         Several of these reveal more than as many reports of which each has a response of its own, which is what a release pays.
-
-        Raises:
-            NotReleased: if there is a ledger, and the mechanism keeps responses.
-
         """
         if self.ledger is not None and isinstance(certified.channel, RepeatedHash):
             raise NotReleased(

@@ -49,10 +49,6 @@ def duration(text: object) -> int:
 
     >>> duration("2 days")
     172800000000
-
-    Raises:
-        ValueError: if it is not one.
-
     """
     match = _WINDOW.fullmatch(text) if isinstance(text, str) else None
     if match is None:

@@ -111,12 +111,7 @@ def _as_python(text: str) -> str:
 
 
 def bind(cls: type[Spec], arguments: list[Any], keywords: Mapping[str, Any]) -> Spec:
-    """Return the spec with these positional values, in the order of its signature, and named ones; None means the default.
-
-    Raises:
-        InvalidSpec: if there are more values than parameters, or two for one parameter.
-
-    """
+    """Return the spec with these positional values, in the order of its signature, and named ones; None means the default."""
     names, keywords = [p.name for p in cls.parameters()] if arguments else [], cls.arranged(keywords)
     if len(arguments) > len(names) or set(names[: len(arguments)]) & set(keywords):
         raise InvalidSpec(f"{cls.name} was given too many values", cls.signature())

@@ -337,12 +337,7 @@ def _by_block(draw: Callable[[Any], Drawn], items: pa.Array | pa.ChunkedArray | 
 
 
 def _check_codes(codes: Codes | Letters, size: int) -> None:
-    """Refuse a position that the channel does not have: its report would be drawn from memory that was not certified.
-
-    Raises:
-        InternalError: if a position is out of range.
-
-    """
+    """Refuse a position that the channel does not have: its report would be drawn from memory that was not certified."""
     if len(codes) and int(codes.view(f"u{codes.itemsize}").max()) >= size:  # a negative one becomes a large one
         raise InternalError("a domain gave a position that it does not have", "please report the type of the column")
 
@@ -471,12 +466,7 @@ def largest_of(claims: Sequence[Claim]) -> PureLdp | ApproximateLdp:
 
 
 def sum_of(claims: Iterable[Claim]) -> PureLdp | ApproximateLdp:
-    """Return the claim of a row of columns with these claims: epsilons and deltas add up.
-
-    Raises:
-        InvalidParameter: if a claim is about distances, or the sum is more than an epsilon can be.
-
-    """
+    """Return the claim of a row of columns with these claims: epsilons and deltas add up."""
     epsilon, delta = Fraction(0), Fraction(0)
     for claim in claims:
         if not isinstance(claim, PureLdp | ApproximateLdp):

@@ -348,12 +348,7 @@ class OrderedMechanism(NumberMechanism):
 
     @model_validator(mode="after")
     def _fit_ends(self) -> Self:
-        """Return the mechanism with both ends, the step and the bins of one kind.
-
-        Raises:
-            InvalidParameter: if they are not.
-
-        """
+        """Return the mechanism with both ends, the step and the bins of one kind."""
         timed = [isinstance(part, str) for part in (self.low, self.high, self.step) if part is not None]
         if any(timed) != all(timed) or (all(timed) and self.bins is not None):
             raise InvalidParameter(
@@ -367,12 +362,7 @@ class OrderedMechanism(NumberMechanism):
         return self
 
     def _bins(self) -> int:
-        """Return the number of bins.
-
-        Raises:
-            InvalidParameter: if there are too many steps, and no number of bins to divide them among.
-
-        """
+        """Return the number of bins."""
         if self.step is None:
             return self.bins or _BINS
         each, count = steps_to_bins(float(self.low), float(self.high), float(self.step), self.bins or MOST_LEAVES)

@@ -64,12 +64,7 @@ def stored(spec: Spec) -> dict[str, Any]:
 
 
 def refuse_overrides(kind: type[Spec]) -> None:
-    """Refuse a class that changes how its specs are compared and written: caches and budgets rely on both.
-
-    Raises:
-        PluginError: if the class defines one of these methods.
-
-    """
+    """Refuse a class that changes how its specs are compared and written: caches and budgets rely on both."""
     for name in _FINAL:
         if inspect.getattr_static(kind, name) is not inspect.getattr_static(Spec, name):
             raise PluginError(f"the {Spec.kind} class {kind.__name__} has its own {name}", "leave it to ldpsql")

@@ -127,12 +127,7 @@ def average_distortion(mechanism: Mechanism, prior: NDArray[np.float64]) -> floa
 
 
 def _distortion(mechanism: Mechanism) -> NDArray[np.float64]:
-    """Return the distances between values and reports: those of the claim's metric, else 0 or 1.
-
-    Raises:
-        InvalidParameter: if the reports are not the values of the domain.
-
-    """
+    """Return the distances between values and reports: those of the claim's metric, else 0 or 1."""
     if not _are_values(mechanism):
         raise InvalidParameter(f"the reports of {mechanism.name} are not values of its domain", "distortion needs them to be")
     certified = certify_values(mechanism)

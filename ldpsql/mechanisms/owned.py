@@ -86,12 +86,7 @@ def own_alphabet(reports: Alphabet) -> Alphabet:
 
 
 def own_layout(layout: Sequence[int], size: int) -> tuple[int, ...]:
-    """Return a copy of a layout.
-
-    Raises:
-        InvalidParameter: unless it is () or whole numbers that multiply to the number of values.
-
-    """
+    """Return a copy of a layout."""
     whole = type(layout) is tuple and all(type(n) is int and n > 0 for n in layout)
     if not whole or (layout and prod(layout) != size):
         raise InvalidParameter("a layout must be (), (values,) or (rows, columns)", "see ldpsql.Mechanism.layout")

@@ -137,12 +137,7 @@ class RegionAxis:
         return out
 
     def places(self, column: pa.Array, *, nearest: bool) -> Codes:
-        """Return the part that each number lies in.
-
-        Raises:
-            OutsideDomain: if a number lies outside of the region, unless it counts as the nearest part.
-
-        """
+        """Return the part that each number lies in."""
         points, inner, low, high = self._comparable(column)
         if not nearest and ((points < low) | (points > high)).any():
             raise OutsideDomain(

@@ -117,12 +117,7 @@ class RawRows:
 
     @classmethod
     def of_lists(cls, reports: pa.ListArray, lists: pa.ListArray, rows: NDArray[np.int64]) -> RawRows:
-        """Return the rows in lists of structs: raw columns or structs of them, the outcome first, and `WEIGHT`, or NULL for 1.
-
-        Raises:
-            BadCounts: if a weight is negative, NULL or not finite, or a raw column is not finite.
-
-        """
+        """Return the rows in lists of structs: raw columns or structs of them, outcome first, and `WEIGHT`, or NULL for 1."""
         own, group = _flattened(reports.take(pa.array(rows)))
         cells, _ = _flattened(lists.take(pa.array(rows)))
         if len(cells) != len(own):
@@ -192,13 +187,7 @@ def people(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _lists(column: pa.ChunkedArray) -> tuple[pa.ListArray | None, pa.ListArray | None]:
-    """Return the lists of reports and of rows; None for rows if the reports are sums, and for both if there are none.
-
-    Raises:
-        BadCounts: if the column is not one of reports and rows.
-        InvalidParameter: if the reports are not sums, and have no raw column.
-
-    """
+    """Return the lists of reports and of rows; None for rows if the reports are sums, and for both if there are none."""
     if not pa.types.is_struct(column.type) or column.type.names != ["reports", "rows"]:
         raise BadCounts("these are not reports and their rows", "call the aggregate of a question in ldp")
     reports, rows = struct_parts(plain(column))
@@ -216,12 +205,7 @@ def _lists(column: pa.ChunkedArray) -> tuple[pa.ListArray | None, pa.ListArray |
 
 
 def _raw_columns(cells: pa.StructArray) -> dict[str, pa.Array]:
-    """Return the columns of structs of a row, those of a struct in it by their own names, without those that are left out.
-
-    Raises:
-        InvalidParameter: if two have the same name.
-
-    """
+    """Return the columns of structs of a row, those of a struct in it by their own names, without those that are left out."""
     out: dict[str, pa.Array] = {}
     for field, column in zip(cells.type, struct_parts(cells), strict=True):
         own = (

@@ -66,12 +66,7 @@ def estimates(counted: pa.Table, mechanism: Mechanism, estimator: Estimator, *, 
 
 
 def titled(counted: pa.Table) -> tuple[list[str], GroupedCounts]:
-    """Return the titles of the groups of a table, and the counts of its reports.
-
-    Raises:
-        NoReports: if the table is empty.
-
-    """
+    """Return the titles of the groups of a table, and the counts of its reports."""
     if not len(counted):
         raise NoReports()
     titles, group = _groups(counted)

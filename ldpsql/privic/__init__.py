@@ -308,12 +308,7 @@ class State:
         return state
 
     def _begun(self) -> bool:
-        """Return whether there is a finished cycle.
-
-        Raises:
-            InvalidParameter: if the database is not a file that can be written, so that nothing would be kept.
-
-        """
+        """Return whether there is a finished cycle."""
         stays = "SELECT path IS NOT NULL AND NOT readonly FROM duckdb_databases() WHERE database_name = current_catalog()"
         if self.con.execute(stays).fetchone() != (True,):
             raise InvalidParameter("the state must be a DuckDB file that can be written", "name a new file")
@@ -508,12 +503,7 @@ def _run_cycle(run: State, earlier: list[Cycle], values: Values, *, stop: str, t
 
 @one_thread
 def _stepped(counts: pa.MapArray, mechanisms: list[PriorMechanism], stop: str) -> dict[str, Any]:
-    """Return the step from the counts of each cycle, oldest first.
-
-    Raises:
-        NoReports: if the last cycle has none.
-
-    """
+    """Return the step from the counts of each cycle, oldest first."""
     if not counts[len(counts) - 1].is_valid:
         raise NoReports("there is not a single value to report", "is the source empty?")
     cells = aligned(GroupedCounts.of_maps(counts, np.arange(len(counts))), mechanisms[-1])

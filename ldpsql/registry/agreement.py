@@ -113,12 +113,7 @@ def several(fingerprints: Iterable[str]) -> bool:
 
 
 def check_agreement(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
-    """Refuse reports that another mechanism drew, or several; those without a fingerprint pass.
-
-    Raises:
-        OtherMechanism: if another mechanism drew them, or several did.
-
-    """
+    """Refuse reports that another mechanism drew, or several; those without a fingerprint pass."""
     if not digit_pairs(fingerprints) or agree(fingerprints, [own := fingerprint(mechanism)]):
         return
     if several(fingerprints):

@@ -130,12 +130,7 @@ def document_text(mechanism: Mechanism) -> str:
 
 
 def parsed(spec: object) -> Mapping[str, Any] | None:
-    """Return a document, or a mapping with a mechanism's parameters, from JSON text or itself; None for anything else.
-
-    Raises:
-        InvalidSpec: if the text begins like JSON and cannot be read.
-
-    """
+    """Return a document, or a mapping with a mechanism's parameters, from JSON text or itself; None for anything else."""
     if isinstance(spec, str) and spec.lstrip().startswith("{"):
         try:
             spec = read_json(spec)
@@ -161,12 +156,7 @@ def parameters(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check(spec: Mapping[str, Any], mechanism: Mechanism) -> Mechanism:
-    """Return a mechanism after a check that it is the one of a document, in every number.
-
-    Raises:
-        OtherMechanism: if it is another one.
-
-    """
+    """Return a mechanism after a check that it is the one of a document, in every number."""
     own = document(mechanism)
     differing = sorted(name for name in own.keys() | spec.keys() if own.get(name) != spec.get(name))
     if differing:
@@ -178,13 +168,7 @@ def check(spec: Mapping[str, Any], mechanism: Mechanism) -> Mechanism:
 
 
 def from_file(path: Path) -> Mapping[str, Any]:
-    """Return the document in a file.
-
-    Raises:
-        SourceRefused: if the file cannot be read.
-        InvalidSpec: if it does not hold a document.
-
-    """
+    """Return the document in a file."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError):

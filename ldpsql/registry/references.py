@@ -42,11 +42,6 @@ def resolved(value: Any, con: DuckDBPyConnection | None) -> Any:
     Args:
         value: a parameter of a mechanism.
         con: the connection that has the table; None refuses tables and reads files in a database of its own.
-
-    Raises:
-        InvalidDomain, SourceRefused: if the reference is incomplete, or the column cannot be read or cannot be a domain.
-        OtherMechanism: if the domain has another fingerprint than the reference says.
-
     """
     if not is_reference(value):
         return value

@@ -64,12 +64,7 @@ def _shared_out(specs: Mapping[str, dict[str, Any]], total: Fraction, key: str) 
 
 
 def total_of(table: Mapping[str, Any], key: str) -> Fraction:
-    """Return a total of a policy as an exact number.
-
-    Raises:
-        BadSettings: if it is negative or not a number, or there is no epsilon.
-
-    """
+    """Return a total of a policy as an exact number."""
     try:
         value = number(table.get(key, 0))
     except ValueError:
@@ -80,12 +75,7 @@ def total_of(table: Mapping[str, Any], key: str) -> Fraction:
 
 
 def check_total(name: str, table: Mapping[str, Any], claims: Iterable[Claim]) -> None:
-    """Refuse claims that add up to more than the totals, as exact numbers: a row has all of its reports.
-
-    Raises:
-        RowBudgetExceeded: if they do.
-
-    """
+    """Refuse claims that add up to more than the totals, as exact numbers: a row has all of its reports."""
     listed = list(claims)
     far = [claim.epsilon.value for claim in listed if isinstance(claim, MetricLdp)]
     near = [claim.epsilon.value for claim in listed if not isinstance(claim, MetricLdp)]

@@ -68,12 +68,7 @@ class RowReports(FormedReports):
         return pc.binary_join_element_wise(pa.scalar("{"), pc.binary_join_element_wise(*columns, ","), pa.scalar("}"), "")
 
     def fields(self, column: pa.Array) -> list[pa.Array]:
-        """Return the reports of each column; NULL in all of them for a row that is NULL.
-
-        Raises:
-            ImpossibleReport: unless these are structs with exactly these names.
-
-        """
+        """Return the reports of each column; NULL in all of them for a row that is NULL."""
         names = [field.name.casefold() for field in column.type] if pa.types.is_struct(column.type) else []
         if sorted(names) != sorted(name.casefold() for name in self.names):
             written = ", ".join(f"{name}: {name}" for name in self.names)

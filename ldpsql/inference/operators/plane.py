@@ -157,21 +157,11 @@ class PlaneOperator(Operator):
         return np.inf
 
     def invert(self, shares: Floats) -> Floats:  # noqa: ARG002
-        """Refuse to invert.
-
-        Raises:
-            NotApplicable: always.
-
-        """
+        """Refuse to invert."""
         self._refuse("the inversion")
 
     def curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:  # noqa: ARG002
-        """Refuse a table of all pairs of cells.
-
-        Raises:
-            NotApplicable: always.
-
-        """
+        """Refuse a table of all pairs of cells."""
         self._refuse("the curvature")
 
     def rough_curvature(self, w: Floats, among: NDArray[np.int64] | slice = slice(None)) -> Floats:
@@ -204,12 +194,7 @@ class PlaneOperator(Operator):
         return np.asarray(self._tables[beyond, below, np.abs(down - rows), np.abs(across - columns)])
 
     def information(self, theta: Floats, shares: Floats) -> Floats:  # noqa: ARG002
-        """Refuse a table of all pairs of cells.
-
-        Raises:
-            NotApplicable: always.
-
-        """
+        """Refuse a table of all pairs of cells."""
         self._refuse("the covariance")
 
     def _refuse(self, what: str) -> NoReturn:

@@ -214,12 +214,7 @@ class SetOperator(Operator):
         return out
 
     def information(self, theta: Floats, shares: Floats) -> Floats:
-        """Return the expected information of a report of one group, shape (inputs, inputs).
-
-        Raises:
-            NotApplicable: if there are more than `MOST_PAIRS` values.
-
-        """
+        """Return the expected information of a report of one group, shape (inputs, inputs)."""
         if self.isotropic:
             raise NotApplicable(
                 f"the covariance of {self.inputs} shares is too large", f"it is available for at most {MOST_PAIRS} values"
