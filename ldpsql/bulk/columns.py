@@ -36,12 +36,7 @@ Columns: TypeAlias = Mapping[str, Mechanism | str] | Mechanism | str  # by colum
 
 
 def by_column(columns: Columns, read: Callable[[Mechanism | str], Mechanism] | None = None) -> dict[str, Mechanism]:
-    """Return the mechanism of each column; that of a row holds those of its columns.
-
-    Args:
-        columns: the mechanism of each column, or of a row.
-        read: returns the mechanism that a text writes or names; by default the registry does.
-    """
+    """Return the mechanism of each column; that of a row holds those of its columns."""
     read = read or registry().mechanism
     if isinstance(columns, Mapping):
         if not all(isinstance(name, str) for name in columns):

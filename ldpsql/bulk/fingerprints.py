@@ -50,14 +50,7 @@ class Marking:
     """The comments of a table that will name the mechanisms that draw into it."""
 
     def __init__(self, con: DuckDBPyConnection, name: str, mechanisms: Mapping[str, Mechanism]) -> None:
-        """Read the comments of the table, if it exists, before anything is drawn.
-
-        Args:
-            con: the database.
-            name: the table, as SQL writes it.
-            mechanisms: the mechanism of each column that is drawn.
-
-        """
+        """Read the comments of the table, if it exists, before anything is drawn."""
         self._name, self._mechanisms = name, mechanisms
         with cursor_of(con) as cursor:
             self._before = {column: of_table(cursor, name, column) for column in mechanisms}

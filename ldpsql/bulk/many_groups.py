@@ -290,13 +290,7 @@ class GroupRun:
         return int(done)
 
     def append(self, rows: pa.Table, select: Select, end: int) -> None:
-        """Write the estimates of the next groups, and that their cells are done.
-
-        Args:
-            rows: the estimates.
-            select: the query for them, which joins the keys of the groups.
-            end: the cell after their last one.
-        """
+        """Write the estimates of the next groups, and that their cells are done."""
         self.cursor.register(_ROWS, rows)
         try:
             with self._transaction():

@@ -115,12 +115,6 @@ def chosen_columns(
 ) -> Chosen:
     """Return the columns of a run from its arguments.
 
-    Args:
-        columns: the mechanism of each column, or of a row; None if a policy has them.
-        keep: the columns to keep, which a policy has too.
-        policy: the name of a policy in the settings.
-        con: the connection that may name mechanisms and has the tables of domains.
-
     Raises:
         InvalidParameter: unless either columns or a policy is passed.
         RowBudgetExceeded, BadSettings, UnknownName: if the policy cannot be used.

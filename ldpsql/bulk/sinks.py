@@ -193,10 +193,6 @@ class TableSink:
     def check(self, source: str, columns: Iterable[str]) -> None:
         """Check that the table can be written, by writing zero rows.
 
-        Args:
-            source: the table that the run reads; an empty string if it reads none.
-            columns: the columns of the reports.
-
         Raises:
             DestinationExists: if the table is there, and neither to be replaced nor appended to.
             DestinationRefused: if the source reads it, the database is read-only, or the schema or a column does not exist.

@@ -193,11 +193,6 @@ def unchanged(files: Sequence[str], read: Read, stamp: Callable[[str], object]) 
 def witnessed(source: Source, user: str | None, keep: Collection[str]) -> Source:
     """Return a source with its user ids, whose streams end in an error if their rows are of other users.
 
-    Args:
-        source: its tables are read in one snapshot, for the ids and for the draw.
-        user: the column of user ids; if None, the source is returned as it is.
-        keep: the columns whose values pass through.
-
     Raises:
         UnknownName, SourceRefused: if the column does not exist, or the source can be read only once.
 

@@ -74,13 +74,7 @@ _KEEP_OR_SAY_SO = f"{_KEEP}, or, if new reports at each run are intended, set me
 
 
 def perturbing(manifest: Any, drawing: DrawingFunctions) -> dict[str, Draws]:
-    """Return the nodes of dbt's manifest that perturb, by themselves, in a hook or through macros, by their ids.
-
-    Args:
-        manifest: dbt's manifest; one that holds macros only has no nodes.
-        drawing: the functions of the connection that draw; those that the project makes are added.
-
-    """
+    """Return the nodes of dbt's manifest that perturb, by themselves, in a hook or through macros, by their ids."""
     nodes = getattr(manifest, "nodes", {})
     drawing.define((node.name, _text(node)) for node in getattr(manifest, "functions", {}).values())
     hooks = [hook for node in nodes.values() for hook in _hooks(node)]
@@ -93,12 +87,7 @@ def perturbing(manifest: Any, drawing: DrawingFunctions) -> dict[str, Draws]:
 
 
 def refuse_redrawn(nodes: Iterable[Any], drawing: DrawingFunctions) -> None:
-    """Refuse nodes that perturb and do not keep what they drew.
-
-    Args:
-        nodes: nodes of dbt's manifest that perturb.
-        drawing: the functions that draw, to find the hooks that do.
-    """
+    """Refuse nodes that perturb and do not keep what they drew."""
     redrawn = [(node.name, why) for node in nodes if (why := _why_redrawn(node, drawing))]
     unstored = [(name, why) for name, why in redrawn if why in _NOT_STORED]
     if unstored:

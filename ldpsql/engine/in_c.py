@@ -123,11 +123,6 @@ def _describe(
 def positions(mechanism: CertifiedMechanism, column: pa.Array, kind: np.dtype[Any]) -> NDArray[Any] | None:
     """Return the positions of new reports of a column in the domain of the reports, drawn in one pass without Python's lock.
 
-    Args:
-        mechanism: the mechanism.
-        column: the values.
-        kind: an unsigned type, or int32, that holds all positions.
-
     Returns:
         None if Python has to draw the column, or refuses it.
 

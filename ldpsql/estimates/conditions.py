@@ -123,10 +123,6 @@ def named_place(values: Domain, name: object) -> int | None:
 def column_of_table(values: Domain, place: int | None) -> tuple[Domain, Floats]:
     """Return the domain of a column of a table, and for each cell its position on a line.
 
-    Args:
-        values: the cells, or the values of one column.
-        place: the place of the column; None for the only one.
-
     Raises:
         InvalidParameter: if there are several columns and none is named.
         InvalidDomain: if the values have no order.

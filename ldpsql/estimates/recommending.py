@@ -291,12 +291,6 @@ def answers_to(
 ) -> list[Candidate]:
     """Return how well each mechanism answers a question about numbers, the best first, epsilon by epsilon.
 
-    Args:
-        asked: the question.
-        epsilons: those to compare.
-        classes: the mechanisms to compare; those that are not over numbers or listed values are left out.
-        estimators: the estimators of simulated reports.
-
     Raises:
         InvalidParameter: if the question cannot be answered, or no mechanism answers it at any epsilon.
         InvalidEpsilon: if one of the epsilons is not valid.

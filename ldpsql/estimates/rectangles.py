@@ -144,12 +144,7 @@ def check_cells(mechanism: Mechanism, region: Region) -> None:
 
 
 def region_of(mechanism: Mechanism, edges: Sequence[Any]) -> Region:
-    """Return the region that the cells of a mechanism cover.
-
-    Args:
-        mechanism: one over the cells of a grid.
-        edges: west, south, east and north.
-    """
+    """Return the region that the cells of a mechanism cover."""
     layout = certify_values(mechanism).layout
     if len(layout) != 2:
         raise InvalidParameter("only the cells of a grid lie in a region", "leave out --bounds")

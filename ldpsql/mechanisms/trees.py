@@ -175,11 +175,6 @@ def mean_square(size: int, length: int) -> float:
 
     The expectation is the sum over pairs x <= y of a block of the chance (x + 1)(size - y) / (size (size + 1) / 2) that an
     interval holds both, over the length of the block.
-
-    Args:
-        size: the number of cells of the axis.
-        length: that of the blocks; the last one may be shorter.
-
     """
     place = np.arange(size, dtype=np.float64)
     first = place // length * length

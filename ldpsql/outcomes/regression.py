@@ -128,15 +128,7 @@ class Coefficients(NamedTuple):
 
     @classmethod
     def of(cls, b: Floats, covariance: Floats, confidence: float, effective: float) -> Coefficients:
-        """Return coefficients with the errors of a sandwich, enlarged for the fitted coefficients (HC1).
-
-        Args:
-            b: the coefficients.
-            covariance: the sandwich.
-            confidence: of each interval.
-            effective: how many rows of equal weight would be as good (Kish, "Survey sampling", 1965).
-
-        """
+        """Return coefficients with the errors of a sandwich, enlarged for the fitted coefficients (HC1)."""
         from scipy.special import erfc  # noqa: PLC0415  # slow to import
 
         z, spare = deviations(confidence), effective / max(effective - len(b), 1.0)

@@ -100,13 +100,6 @@ def write(
 ) -> None:
     """Write a page (.html), or the pictures of the estimates alone (.svg, .png).
 
-    Args:
-        path: the file to write; its ending selects the format.
-        by_title: estimates by title, all under one mechanism.
-        truth: true shares by title, if they are known.
-        sql: what was run, shown on the page.
-        region: the region that the cells of a grid cover.
-
     Raises:
         InvalidParameter: if the file has another ending, or the region is not that of the mechanism's cells.
 

@@ -37,12 +37,7 @@ def tables_of(spec: object) -> list[str]:
 
 
 def resolved(value: Any, con: DuckDBPyConnection | None) -> Any:
-    """Return the domain that a reference stands for; any other value as it is.
-
-    Args:
-        value: a parameter of a mechanism.
-        con: the connection that has the table; None refuses tables and reads files in a database of its own.
-    """
+    """Return the domain that a reference stands for; any other value as it is."""
     if not is_reference(value):
         return value
     if value.keys() - _KEYS or ("table" in value) == ("file" in value) or not all(isinstance(v, str) for v in value.values()):

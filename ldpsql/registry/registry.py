@@ -52,9 +52,6 @@ class WrittenPolicy(NamedTuple):
     def check(self, read: Callable[[Any], Mechanism]) -> None:
         """Refuse a policy whose columns spend more than its total; a column that cannot be read yet does not count.
 
-        Args:
-            read: reads a mechanism as the settings write it.
-
         Raises:
             RowBudgetExceeded: if the columns spend more than the total.
 
@@ -140,12 +137,6 @@ def with_domains(
     mechanism: Callable[[str], Mechanism],
 ) -> Mechanism | str | Mapping[str, Any]:
     """Return a mechanism with the domains in place of references to columns, also in the mechanisms of columns of a row.
-
-    Args:
-        spec: the mechanism, as it is written.
-        kinds: the classes of mechanisms, by name.
-        con: the connection that reads the columns.
-        mechanism: reads the mechanism of a column of a row.
 
     Raises:
         SourceRefused, InvalidDomain, OtherMechanism: if a column cannot be read.

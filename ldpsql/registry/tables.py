@@ -167,10 +167,6 @@ def new_reports(table: str) -> OutsidePolicy:
 def table_policy(name: str, con: DuckDBPyConnection | None = None) -> TablePolicy:
     """Return a policy of the settings, after a check that its columns together spend at most the total of a row.
 
-    Args:
-        name: the name in the settings.
-        con: the connection that has the tables which domains refer to.
-
     Raises:
         UnknownName, BadSettings: if there is no such policy, or it cannot be read.
         RowBudgetExceeded: if the columns spend more than the total.

@@ -84,12 +84,7 @@ class Spectrum:
         return Spectrum(field.p, digits, places, np.where(mirrored, -1.0, 1.0))
 
     def sums(self, weights: Floats) -> Sums:
-        """Return sum_x weights_x chi(<b, x>) at the chosen vectors; real if p = 2.
-
-        Args:
-            weights: one for each vector x, shape (..., p^digits).
-
-        """
+        """Return sum_x weights_x chi(<b, x>) at the chosen vectors; real if p = 2."""
         if self.p == 2:
             return np.take(_hadamard(weights), self.places, axis=-1)
         from scipy.fft import rfftn  # noqa: PLC0415  # slow to import

@@ -133,14 +133,7 @@ class Ranges(NamedTuple):
 
 
 def range_variances(tree: Tree, lengths: Sequence[int], ranges: Ranges) -> Floats:
-    """Return the variance of the share of each range.
-
-    Args:
-        tree: the tree of the errors.
-        lengths: for each level the number of leaves of a node.
-        ranges: the ranges.
-
-    """
+    """Return the variance of the share of each range."""
     first = np.minimum(ranges.first, len(tree.combined[0]) - 1)  # an empty range may lie behind all leaves
     last = np.maximum(ranges.end - 1, first)
     rest = np.zeros(len(first))
