@@ -251,43 +251,42 @@ class Registry:
     def refuse(self, plugin: Plugin, reason: str) -> None:
         """List a plugin as broken and take back all it offered."""
         for kind, name in (offer.split(" ", 1) for offer in plugin.offers):
-            if kind in (others := {"command": self.commands, "dialect": self.dialects, "database": self.databases}):
-                del others[kind][name]
+            del self._by_kind()[kind][name]
         plugin.status, plugin.reason, plugin.offers = "broken", reason, []
         for name in [name for name, owner in self._owners.items() if owner == plugin.name]:
             del self._owners[name]
-            self.mechanisms.pop(name, None)
             self.constructors.pop(name, None)
-            self.estimators.pop(name, None)
-            self.questions.pop(name, None)
         if self._manager.has_plugin(plugin.name):
             self._manager.unregister(name=plugin.name)
+
+    def _by_kind(self) -> dict[str, dict[str, Any]]:
+        """Return what plugins offer, but functions, by kind and name."""
+        return {
+            "mechanism": self.mechanisms, "estimator": self.estimators, "question": self.questions,
+            "command": self.commands, "dialect": self.dialects, "database": self.databases,
+        }  # fmt: skip
 
     def _take(self, plugin: Plugin) -> None:
         """Call the hooks of one plugin, check everything it returns, then add it."""
         mechanisms = self._checked(plugin, "ldpsql_mechanisms", Mechanism)
-        estimators = self._checked(plugin, "ldpsql_estimators", Estimator)
-        questions = self._named(plugin, "ldpsql_questions", Question)
-        offers: dict[str, Iterable[str]] = {"mechanism": mechanisms, "estimator": estimators, "question": questions}
+        offers: dict[str, dict[str, Any]] = {
+            "mechanism": mechanisms,
+            "estimator": self._checked(plugin, "ldpsql_estimators", Estimator),
+            "question": self._named(plugin, "ldpsql_questions", Question),
+        }
         names = Counter(name for offered in offers.values() for name in offered)
         if clash := [name for name, times in names.items() if times > 1]:
             raise NameClash(f"{plugin.name} offers the name '{min(clash)}' twice")
-        commands = self._commands_of(plugin)
-        dialects = self._pairs_of(plugin, "dialect", self.dialects, "a name and a compiler of Ibis", "to_sqlglot")
-        databases = self._pairs_of(
+        offers["command"] = self._commands_of(plugin)
+        offers["dialect"] = self._pairs_of(plugin, "dialect", self.dialects, "a name and a compiler of Ibis", "to_sqlglot")
+        offers["database"] = self._pairs_of(
             plugin, "database", dict.fromkeys(SCHEMES) | self.databases, "a scheme and a class derived from Database", "store"
         )
-        if wrong := [scheme for scheme in databases if Place.of(f"{scheme}://table").scheme != scheme]:
+        if wrong := [scheme for scheme in offers["database"] if Place.of(f"{scheme}://table").scheme != scheme]:
             raise PluginError(f"{wrong[0]!r} is not a scheme of addresses: it needs two or more lowercase letters")
-        made = {name: constructor(name, kind, trusted=plugin.built_in) for name, kind in mechanisms.items()}
-        self.mechanisms |= mechanisms
-        self.constructors |= made
-        self.estimators |= estimators
-        self.questions |= questions
-        self.commands |= commands
-        self.dialects |= dialects
-        self.databases |= databases
-        offers |= {"command": commands, "dialect": dialects, "database": databases}
+        self.constructors |= {name: constructor(name, kind, trusted=plugin.built_in) for name, kind in mechanisms.items()}
+        for kind, offered in offers.items():
+            self._by_kind()[kind].update(offered)
         plugin.offers = [f"{kind} {name}" for kind, offered in offers.items() for name in offered]
         if len(self._manager.get_hookcallers(self._manager.get_plugin(plugin.name)) or []) == 0:
             plugin.reason = "offers nothing: is a function missing its @hookimpl?"
