@@ -272,21 +272,18 @@ class Scattered:
     def _in_random_order(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = sum(batch.num_rows for batch in batches)
         if rows > 1 and self._bytes > BUCKET_BYTES < sum(batch.nbytes for batch in batches):
-            yield from self._scattered_again(batches)
+            size = sum(batch.nbytes for batch in batches)
+            buckets = min(MOST_BUCKETS, 2 << (size // BUCKET_BYTES).bit_length())
+            with TemporaryFile(dir=self._folder) as file:
+                scatter(batches, self.schema, file, buckets)
+                scattered = Scattered([file], self._folder)
+                for bucket in range(buckets):  # one by one, so that each is smaller than before
+                    yield from scattered._in_random_order(scattered._rows(bucket))
             return
         if rows:
             joined, order = pa.concat_batches(batches), permutation(rows)
             for start in range(0, rows, _OUT_ROWS):
                 yield _take(joined, order.slice(start, _OUT_ROWS))
-
-    def _scattered_again(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        size = sum(batch.nbytes for batch in batches)
-        buckets = min(MOST_BUCKETS, 2 << (size // BUCKET_BYTES).bit_length())
-        with TemporaryFile(dir=self._folder) as file:
-            scatter(batches, self.schema, file, buckets)
-            scattered = Scattered([file], self._folder)
-            for bucket in range(buckets):  # one by one, so that each is smaller than before
-                yield from scattered._in_random_order(scattered._rows(bucket))
 
 
 def _block(reader: pa.RecordBatchFileReader, number: int) -> tuple[pa.RecordBatch, list[int]]:

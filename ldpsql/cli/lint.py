@@ -80,10 +80,7 @@ def _rows(files: list[Path], database: str) -> list[dict[str, object]]:
     with opened(database) as con:
         inside = con.sql("FROM ldp.lint()").fetchall()
         placed = _placed(lint_files(files, of_database(con)))
-    objects = [
-        {"file": database, "line": 0, "kind": f"{kind} {name}", "problem": p, "remedy": r} for kind, name, p, r in inside
-    ]
-    return [*placed, *objects]
+    return [*placed, *(_row(database, 0, f"{kind} {name}", problem, remedy) for kind, name, problem, remedy in inside)]
 
 
 def _needing(database: str) -> list[dict[str, object]]:
@@ -92,17 +89,16 @@ def _needing(database: str) -> list[dict[str, object]]:
 
     problem = "it needs ldpsql: other clients of DuckDB can neither use nor import it"
     remedy = "hand the database on with ldpsql export-database"
-    return [
-        {"file": database, "line": 0, "kind": f"{one.kind} {one.name}", "problem": problem, "remedy": remedy}
-        for one in portability(existing(database)).needing
-    ]
+    needing = portability(existing(database)).needing
+    return [_row(database, 0, f"{one.kind} {one.name}", problem, remedy) for one in needing]
 
 
 def _placed(places: list[Place]) -> list[dict[str, object]]:
-    return [
-        {"file": p.file, "line": p.line, "kind": p.finding.kind, "problem": p.finding.problem, "remedy": p.finding.remedy}
-        for p in places
-    ]
+    return [_row(p.file, p.line, p.finding.kind, p.finding.problem, p.finding.remedy) for p in places]
+
+
+def _row(file: str, line: int, kind: str, problem: str, remedy: str) -> dict[str, object]:
+    return {"file": file, "line": line, "kind": kind, "problem": problem, "remedy": remedy}
 
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

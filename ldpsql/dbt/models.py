@@ -31,7 +31,15 @@ _MAKES_A_MACRO = re.compile(r"\bcreate\s+(or\s+replace\s+)?(temp(orary)?\s+)?(ma
 def draws_of(text: str, drawing: DrawingFunctions, *, python: bool = False) -> Draws:
     """Return what a text draws; what Jinja inserts is read when dbt runs it."""
     if python:
-        return _draws_of_python(text, drawing)
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:
+            return Draws.UNKNOWN
+        names = set(_names(tree))
+        if names & IN_PYTHON or drawing.named(names):
+            return Draws.REPORTS
+        strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+        return max(map(drawing.of, strings), default=Draws.NOTHING)
     if not text:
         return Draws.NOTHING
     if drawing.named(_CALLED.findall(" ".join(_JINJA.findall(_COMMENT.sub(" ", text))))):
@@ -41,19 +49,6 @@ def draws_of(text: str, drawing: DrawingFunctions, *, python: bool = False) -> D
 
 def _without_jinja(text: str) -> str:
     return _JINJA.sub(" x ", _COMMENT.sub(" ", text))
-
-
-def _draws_of_python(code: str, drawing: DrawingFunctions) -> Draws:
-    """Return what Python code draws: through functions of ldpsql, or in strings that are SQL."""
-    try:
-        tree = ast.parse(code)
-    except SyntaxError:
-        return Draws.UNKNOWN
-    names = set(_names(tree))
-    if names & IN_PYTHON or drawing.named(names):
-        return Draws.REPORTS
-    strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return max(map(drawing.of, strings), default=Draws.NOTHING)
 
 
 def _names(tree: ast.AST) -> Iterator[str]:

@@ -249,7 +249,9 @@ def distinct(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """
     column = plain(column)
     if not pa.types.is_nested(column.type):
-        number = _numbered(column)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()  # a dictionary may hold values that no row has
+        number = np.asarray(column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False))
         first = np.empty(number.max(initial=-1) + 1, dtype=np.int64)
         first[number[::-1]] = np.arange(len(number))[::-1]
         return first, number
@@ -315,13 +317,6 @@ def _sorted(keys: Words64) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     rows = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1]))).ravel()
     _, first, number = np.unique(rows, return_index=True, return_inverse=True)
     return first, number.ravel()
-
-
-def _numbered(column: pa.Array) -> np.ndarray:
-    """Return the numbers of the distinct values of a flat column, in the order of their appearance."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()  # a dictionary may hold values that no row has
-    return np.asarray(column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False))
 
 
 def _ranked(column: pa.Array) -> np.ndarray:
@@ -471,18 +466,15 @@ def _converted(values: Any) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     if isinstance(values, np.ndarray) or _is_pandas_column(values):
-        return _nan_as_null(pa.array(values, from_pandas=True))
+        column = pa.array(values, from_pandas=True)
+        if not pa.types.is_floating(column.type):
+            return column
+        return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return pa.array(values)
     if hasattr(values, "__arrow_c_array__") and not is_frame(values):
         return pa.array(values)
     raise TypeError
-
-
-def _nan_as_null(column: pa.Array) -> pa.Array:
-    if not pa.types.is_floating(column.type):
-        return column
-    return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
 
 
 def _is_pandas_column(values: Any) -> bool:

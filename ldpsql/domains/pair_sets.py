@@ -81,7 +81,14 @@ class PairSets:
             row, numbers = row[kept], numbers[kept]
             ends = np.searchsorted(row, np.arange(len(ends)))
         codes = at.drop_null().to_numpy(zero_copy_only=False) if kept.all() else at.filter(pa.array(kept)).to_numpy()
-        self._refuse_duplicates(row, codes)
+        cells = row * len(self.keys) + codes  # a value that is twice in a set would be drawn twice as often, and leak more
+        if (np.diff(cells) <= 0).any():
+            cells.sort()
+            if (np.diff(cells) == 0).any():
+                raise DuplicateKey(
+                    "a set holds a key twice",
+                    "aggregate first: one value for each key, such as max_by or avg GROUP BY user, key",
+                )
         return Sets(ends, codes, self._places(numbers))
 
     def _flat(self, column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64], pa.Array, pa.Array]:
@@ -104,17 +111,6 @@ class PairSets:
         ends = np.concatenate([[0], np.cumsum(sizes)])
         row = np.repeat(np.arange(len(sizes)), sizes)
         return ends, row, parts[fields.index("key")], parts[fields.index("value")]
-
-    def _refuse_duplicates(self, row: NDArray[np.int64], codes: NDArray[np.int32]) -> None:
-        """Refuse a key that is twice in a set: its value would be drawn twice as often, and leak more."""
-        cells = row * len(self.keys) + codes
-        if (np.diff(cells) <= 0).any():
-            cells.sort()
-            if (np.diff(cells) == 0).any():
-                raise DuplicateKey(
-                    "a set holds a key twice",
-                    "aggregate first: one value for each key, such as max_by or avg GROUP BY user, key",
-                )
 
     def _places(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.clip:

@@ -183,7 +183,12 @@ def _plainer(given: Any) -> Any:
 def _positions(part: _Part, given: pa.Scalar) -> tuple[int, ...]:
     """Return the positions of a value, a list of values or a range."""
     if isinstance(given, pa.StructScalar) and given.is_valid:
-        places = np.flatnonzero(_in_range(part, given))
+        values = part.values
+        if not set(given.type.names) <= _ENDS or not given.type.names:
+            raise InvalidParameter(f"{part.name} is a struct, and a range has the fields low and high only", part.example)
+        low, high = (bound_of(given[end], values) if end in given.type.names else None for end in ("low", "high"))
+        _, possible = between(values, low, high)
+        places = np.flatnonzero(possible & within(scale_of(values), low, high))
     else:
         places = np.unique(_located(part, items_of(given)))
     if not len(places):
@@ -220,15 +225,6 @@ def _moments(part: _Part, column: pa.Array, kind: pa.DataType) -> pa.Array:
     except pa.ArrowException:
         pass
     raise InvalidParameter(f"{part.name} holds text that is not a date or time", "write DATE '2013-01-31'")
-
-
-def _in_range(part: _Part, given: pa.StructScalar) -> NDArray[np.bool_]:
-    values = part.values
-    if not set(given.type.names) <= _ENDS or not given.type.names:
-        raise InvalidParameter(f"{part.name} is a struct, and a range has the fields low and high only", part.example)
-    low, high = (bound_of(given[end], values) if end in given.type.names else None for end in ("low", "high"))
-    _, possible = between(values, low, high)
-    return possible & within(scale_of(values), low, high)
 
 
 def table_of(values: Domain, places: Sequence[int]) -> Product:

@@ -168,14 +168,8 @@ def _distance(two: Two, difference: Floats, angles: Floats) -> Floats:
     moved, turned = one @ two.covariance, other @ two.covariance
     uu, uv, vv = (moved * one).sum(-1), (moved * other).sum(-1), (turned * other).sum(-1)
     scale = np.abs(two.covariance).max(axis=(1, 2))[:, None]
-    return _mahalanobis(u, v, np.maximum(uu, _ROUNDING * scale), uv, np.maximum(vv, _ROUNDING * scale))
-
-
-def _mahalanobis(u: Floats, v: Floats, uu: Floats, uv: Floats, vv: Floats) -> Floats:
-    """Return the squared distance of (u, v) from 0, also where the two are perfectly correlated.
-
-    Half of the sum and of the difference of both, in units of their errors, are independent.
-    """
+    uu, vv = np.maximum(uu, _ROUNDING * scale), np.maximum(vv, _ROUNDING * scale)
+    # Half of the sum and of the difference of u and v, in units of their errors, are independent, also if both are the same.
     own, other, both = u / np.sqrt(uu), v / np.sqrt(vv), np.clip(uv / np.sqrt(uu * vv), -1.0, 1.0)
     return np.asarray(
         ((own + other) ** 2 / np.maximum(1 + both, _ROUNDING) + (own - other) ** 2 / np.maximum(1 - both, _ROUNDING)) / 2

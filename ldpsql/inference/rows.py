@@ -62,7 +62,8 @@ def row_likelihoods(row: CertifiedRow, counts: GroupedCounts) -> Iterator[tuple[
     if not len(counts.groups):
         return
     patterns, pattern = np.unique(reported, axis=0, return_inverse=True)
-    if len(patterns) == 1 and patterns.all() and _all_listed(row):
+    sizes = [len(part.reports) for part in row.parts if isinstance(part.reports, Domain | NumberedReports)]
+    if len(patterns) == 1 and patterns.all() and len(sizes) == len(row.parts) and prod(sizes) <= MOST_REPORTS:
         yield from _listed_likelihoods(row, counts)
         return
     for name, rows in zip(counts.groups, counts.rows_of_groups(), strict=True):
@@ -82,12 +83,6 @@ def row_possible(row: CertifiedRow, reports: pa.Array) -> NDArray[np.bool_]:
         elif isinstance(part.channel, SetChannel) and isinstance(part.reports, WordReports):
             fits[there] &= part.channel.possible(part.reports.read(own))
     return fits
-
-
-def _all_listed(row: CertifiedRow) -> bool:
-    """Return whether the reports of all columns together are few enough to be listed."""
-    sizes = [len(part.reports) for part in row.parts if isinstance(part.reports, Domain | NumberedReports)]
-    return len(sizes) == len(row.parts) and prod(sizes) <= MOST_REPORTS
 
 
 def _listed(part: CertifiedValues) -> bool:

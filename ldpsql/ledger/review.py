@@ -86,18 +86,14 @@ def terms(path: Path) -> list[Term]:
     """
     read = read_settings(path)
     with _named(str(path)):
-        return _terms(read, path.parent)
-
-
-def _terms(read: Mapping[str, Any], folder: Path) -> list[Term]:
-    named = read.get("mechanisms", {})
-    return [
-        *_of_plugins(read.get("plugins", {})),
-        *(term for name, table in read.get("tables", {}).items() for term in _of_table(name, table, named)),
-        *(term for name, spec in named.items() for term in _of_mechanism("[mechanisms]", name, mechanism(name, spec), 0)),
-        *_of_ledger(read.get("ledger"), folder),
-        *_of_lineage(read.get("lineage", {}), folder),
-    ]
+        named = read.get("mechanisms", {})
+        return [
+            *_of_plugins(read.get("plugins", {})),
+            *(term for name, table in read.get("tables", {}).items() for term in _of_table(name, table, named)),
+            *(term for name, spec in named.items() for term in _of_mechanism("[mechanisms]", name, mechanism(name, spec), 0)),
+            *_of_ledger(read.get("ledger"), path.parent),
+            *_of_lineage(read.get("lineage", {}), path.parent),
+        ]
 
 
 def _of_plugins(section: Mapping[str, Any]) -> Iterator[Term]:
@@ -273,17 +269,13 @@ def _verdict(old: Term | None, new: Term | None) -> str:
     some = new or old
     if some is None or (old and new and (old.level is None or new.level is None)):
         return WEAKER  # values without an order
-    before, after = (some.without if term is None else _level(term) for term in (old, new))
+    # A term without an order permits more than nothing, and less than no limit.
+    before, after = (some.without if term is None else term.level or 0 for term in (old, new))
     if before is None or after is None:
         return WEAKER
     if before == after:
         return CHANGED
     return WEAKER if after > before else STRONGER
-
-
-def _level(term: Term) -> Level:
-    """Return the level of a term; one without an order permits more than nothing, and less than no limit."""
-    return 0 if term.level is None else term.level
 
 
 WORDS = (*SAID, "frequency")

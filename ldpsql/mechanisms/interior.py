@@ -69,7 +69,9 @@ def least_loss(costs: Floats, far: Floats, epsilon: float) -> tuple[Floats, floa
     pairs = Pairs.of(far, epsilon)
     now, bound = interior(Inside.of(costs / scale, pairs, start / start.sum(axis=1, keepdims=True)))
     most = np.exp((1 - _SLACK) * epsilon * far)
-    return private(mixture(columns_near(now.table.T, most), costs, pairs.shortened(far)), most, costs), scale * bound
+    lowered, raised = ([(most * row).min(axis=1) for row in now.table], [(row / most).max(axis=1) for row in now.table])
+    near = np.column_stack([*lowered, *raised, 1.0 / most, np.ones(len(most))])  # with the steepest columns
+    return private(mixture(near, costs, pairs.shortened(far)), most, costs), scale * bound
 
 
 @dataclass(frozen=True)
@@ -360,13 +362,6 @@ def inverted(matrix: Floats) -> Floats:
         raise np.linalg.LinAlgError
     half, _ = dpotri(root, lower=1, overwrite_c=1)
     return np.asarray((half + np.tril(half, -1).T) * scale * scale[:, None])
-
-
-def columns_near(rough: Floats, most: Floats) -> Floats:
-    """Return columns that keep the ratios ``most``, shape (values, values), next to those of a table, and the steepest ones."""
-    lowered = [(most * column).min(axis=1) for column in rough.T]
-    raised = [(column / most).max(axis=1) for column in rough.T]
-    return np.column_stack([*lowered, *raised, 1.0 / most, np.ones(len(most))])
 
 
 def mixture(columns: Floats, costs: Floats, pairs: Pairs) -> Floats:

@@ -113,8 +113,9 @@ def _result(group: PairGroup) -> list[Fact]:
     """Return the facts about the keys and the sets of a group."""
     first, keys = group.rows.row(0, named=True), len(group.rows)
     confidence = f"at {100 * group.one.of.symbols.estimator.confidence:.4g} % confidence for all keys together"
+    ends = interval(first["low"], first["high"]) if determined(first["std_error"]) else "unknown"
     return [
-        Fact("Most frequent key", _frequency(first), _about(group, first)),
+        Fact("Most frequent key", _frequency(first), f"interval {ends}, mean {_mean(group, first)}"),
         Fact("Keys surely present", f"{group.present:,} of {keys:,}", confidence),
         Fact("Dummies", percent(group.sets.dummies), group.sets.warning or _sizes(group)),
         how_much(group.one.learnt),
@@ -124,11 +125,6 @@ def _result(group: PairGroup) -> list[Fact]:
 
 def _frequency(row: Mapping[str, float]) -> str:
     return f"{row['name']}: {percent(row['estimate'])}"
-
-
-def _about(group: PairGroup, row: Mapping[str, float]) -> str:
-    ends = interval(row["low"], row["high"]) if determined(row["std_error"]) else "unknown"
-    return f"interval {ends}, mean {_mean(group, row)}"
 
 
 def _sizes(group: PairGroup) -> str:

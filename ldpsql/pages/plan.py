@@ -29,24 +29,25 @@ def plan_page(expected: Sequence[Expected], reports: int) -> str:
     lead = (
         f"What to expect from {counted(reports, 'report')}, before anything is collected, if all values are equally frequent."
     )
+    best = _best(expected)
     body = joined(
-        _said(expected, reports),
+        _said(best, reports) if best else None,
         tag("section", tag("h2", "How wide the interval of a share will be"), curves(expected)),
         tag("section", tag("h2", "All figures"), _table(expected)),
     )
-    facts = [Fact("Reports", f"{reports:,}"), *_best(expected)]
+    facts = [Fact("Reports", f"{reports:,}"), *_facts(best)]
     return document("Privacy and precision", lead, facts, body)
 
 
-def _said(expected: Sequence[Expected], reports: int) -> Markup | None:
-    """Return what can be said from the best mechanism at each epsilon, in sentences."""
+def _best(expected: Sequence[Expected]) -> list[Expected]:
+    """Return the expected error of the best mechanism at each epsilon, rising; of none if no reports determine the shares."""
     finite = [one for one in expected if one.std_error is not None]
-    best = [
-        min((one for one in finite if one.epsilon == epsilon), key=_error)
-        for epsilon in sorted({one.epsilon for one in finite})
-    ]
-    if not best:
-        return None
+    epsilons = sorted({one.epsilon for one in finite})
+    return [min((one for one in finite if one.epsilon == epsilon), key=_error) for epsilon in epsilons]
+
+
+def _said(best: Sequence[Expected], reports: int) -> Markup:
+    """Return what can be said from the best mechanism at each epsilon, in sentences."""
     said = [
         f"With epsilon {number(one.epsilon)} and {one.mechanism}, expect an interval of {width(_error(one))} around each share "
         f"from {counted(reports, 'report')}; estimates that differ by less may be of equal shares."
@@ -56,13 +57,10 @@ def _said(expected: Sequence[Expected], reports: int) -> Markup | None:
     return tag("section", tag("h2", "What you can say from this"), tag("ul", *(tag("li", one) for one in said)))
 
 
-def _best(expected: Sequence[Expected]) -> list[Fact]:
+def _facts(best: Sequence[Expected]) -> list[Fact]:
     """Return the best mechanism at the smallest and the largest epsilon, and the epsilon that a good estimate needs."""
-    finite = [one for one in expected if one.std_error is not None]
-    if not finite:
+    if not best:
         return [Fact("Expected error", "unknown", "these reports would not determine the shares")]
-    epsilons = sorted({one.epsilon for one in finite})
-    best = [min((one for one in finite if one.epsilon == epsilon), key=_error) for epsilon in epsilons]
     facts = [
         Fact(
             f"Best at epsilon {number(one.epsilon)}",
@@ -72,23 +70,10 @@ def _best(expected: Sequence[Expected]) -> list[Fact]:
         for one in dict.fromkeys([best[0], best[len(best) // 2], best[-1]])
     ]
     enough = next((one for one in best if _error(one) <= GOOD), None)
-    if enough is None:
-        return [
-            *facts,
-            Fact(
-                f"For an interval of {width(GOOD)}",
-                "more reports",
-                f"{best[-1].reports_needed:,} at epsilon {number(epsilons[-1])}",
-            ),
-        ]
-    return [
-        *facts,
-        Fact(
-            f"For an interval of {width(GOOD)}",
-            f"epsilon {number(enough.epsilon)}",
-            f"with {enough.mechanism}, of those compared",
-        ),
-    ]
+    needed = "more reports", f"{best[-1].reports_needed:,} at epsilon {number(best[-1].epsilon)}"
+    if enough is not None:
+        needed = f"epsilon {number(enough.epsilon)}", f"with {enough.mechanism}, of those compared"
+    return [*facts, Fact(f"For an interval of {width(GOOD)}", *needed)]
 
 
 def in_words(mechanism: type[Mechanism]) -> str:

@@ -71,18 +71,6 @@ class StepsOperator(DenseOperator):
         return np.asarray(np.einsum("sx,...sx->...x", self._heights, rest[..., self._places]))
 
 
-def _tabulated(table: Floats) -> DenseOperator:
-    """Return the operator of a table, with cumulative sums if its rows have many reports and few steps."""
-    if table.shape[1] >= _MANY_REPORTS and table.max() <= _LARGEST_RATIO * table.min():
-        changes = np.diff(table, axis=1, prepend=0.0)
-        most = int(np.count_nonzero(changes, axis=1).max())
-        if most <= _MOST_STEPS:
-            places = np.argsort(changes == 0, axis=1, kind="stable")[:, :most]
-            heights = np.take_along_axis(changes, places, axis=1)
-            return StepsOperator(table, np.ascontiguousarray(places.T), np.ascontiguousarray(heights.T))
-    return DenseOperator(table)
-
-
 # Hadamard response with blocks, inverted as its authors do: the share of a value is a character of the reports of its block.
 #
 # Acharya, Sun, Zhang, "Hadamard response: estimating distributions privately, efficiently, and with little communication",
@@ -125,6 +113,13 @@ class BlocksOperator(DenseOperator):
 def _(channel: DenseChannel) -> Operator:
     table, signs = channel.probabilities(), signs_of(channel.weights())
     if signs is None:
-        return _tabulated(table)
+        if table.shape[1] >= _MANY_REPORTS and table.max() <= _LARGEST_RATIO * table.min():
+            changes = np.diff(table, axis=1, prepend=0.0)
+            most = int(np.count_nonzero(changes, axis=1).max())
+            if most <= _MOST_STEPS:
+                places = np.argsort(changes == 0, axis=1, kind="stable")[:, :most]
+                heights = np.take_along_axis(changes, places, axis=1)
+                return StepsOperator(table, np.ascontiguousarray(places.T), np.ascontiguousarray(heights.T))
+        return DenseOperator(table)
     weights = channel.weights()[0]
     return BlocksOperator(table, signs, int(weights.max() - weights.min()) / TOTAL)
