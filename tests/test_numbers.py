@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ from duckdb import DuckDBPyConnection
 from scipy.special import ndtr
 
 from ldpsql import Likelihood, Mechanism, estimate
+from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.linear import Linear, _bounded
 from ldpsql.functions import registry
+from ldpsql.inference.counting import table_likelihood
+from ldpsql.inference.likelihood import Weighted
 from ldpsql.inference.operators.weights import ReportWeights
 from ldpsql.inference.score_intervals import deviations, half_width
 from ldpsql.questions import Functional, Mean, Quantile, RangeShare, Variance
@@ -104,6 +108,43 @@ def test_a_median_and_a_range_under_square_wave_have_informative_intervals() -> 
     median, share = Quantile(q=0.5).measure(found), RangeShare(0, 50).measure(found)
     assert (median.high - median.low)[0] < 0.12 * 256  # before there were bounds: .95 of the range
     assert (share.high - share.low)[0] < 0.15
+
+
+def of_people(spec: str, theta: np.ndarray, weights: np.ndarray) -> tuple[Estimates, np.ndarray]:
+    """Return the estimates of 120 groups of people whose weight depends on their value, and the shares by weight."""
+    made = mechanism(spec)
+    joint = theta[:, None] * operator_of(made).matrix()
+    people = RNG.multinomial(N, joint.ravel(), 120).reshape(120, *joint.shape)
+    n, w, ww = (np.einsum("gxz,x->gz", people, weights**power) for power in range(3))
+    counts = w * (w.sum(axis=1) / ww.sum(axis=1))[:, None]
+    likelihood = replace(table_likelihood(made, counts), weights=Weighted(n, ww))
+    return estimate_likelihood(made, likelihood, registry().estimator("ibu")), theta * weights / (theta @ weights)
+
+
+@pytest.mark.parametrize("shape", ["even", "skewed", "spikes"])
+@pytest.mark.parametrize("most", [1.0, 4.0])
+def test_intervals_of_medians_hold_and_are_narrower_than_those_by_bounds_for_any_distribution(
+    shape: str, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = np.where(np.arange(64) < 32, 1.0, most)
+    estimates, shares = of_people("square_wave(1, 0, 64, bins=64)", shapes(64)[shape], weights)
+    median, truth = Quantile(q=0.5).measure(estimates), int((shares.cumsum() < 0.5 - 1e-9).sum())
+    # 95 % of 120 is 114. The claim is .93 or more: fewer than 95 has probability 2e-7 at .93.
+    assert ((median.low <= truth) & (truth <= median.high)).sum() >= 95
+    monkeypatch.setattr("ldpsql.estimates.quantile_intervals._MOST", 0)
+    bounded = Quantile(q=0.5).measure(estimates)
+    assert (median.high - median.low).mean() < 0.9 * (bounded.high - bounded.low).mean()
+
+
+@pytest.mark.parametrize(("heavy", "least", "most"), [(slice(6), 0.6, 0.9), (slice(40, 64), 1.15, 1.6)])
+def test_intervals_of_quantiles_change_with_the_variances_of_weighted_reports(heavy: slice, least: float, most: float) -> None:
+    """Heavy weights far from a quantile hardly add to its error, and those of few people next to it do."""
+    weights = np.ones(64)
+    weights[heavy] = 20.0
+    estimates, _ = of_people("square_wave(4, 0, 64, bins=64)", shapes(64)["even" if heavy.stop == 6 else "skewed"], weights)
+    equal = replace(estimates, likelihood=estimates.likelihood.with_counts(estimates.likelihood.counts))
+    found, other = (Quantile(q=0.9).measure(each) for each in (estimates, equal))
+    assert least < (found.high - found.low).mean() / (other.high - other.low).mean() < most
 
 
 @pytest.mark.parametrize(("spec", "bins"), [("piecewise(1, 0, 100)", 1024), ("stochastic_rounding(1, 0, 100)", 2)])

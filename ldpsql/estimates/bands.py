@@ -23,7 +23,7 @@ _POINTS = 24  # cuts around a quantile, over which errors are averaged
 _REACH = 3.0  # errors from a quantile to the outermost of these
 _LEAST = 0.2  # of an error: what at least differs from cut to cut
 _STEPS = 4
-_ROOM = 20
+ROOM = 20  # the ends of an interval are moved outwards by its length, divided by this
 
 
 class Band(NamedTuple):
@@ -125,7 +125,7 @@ def crossings(estimates: Estimates, size: int, levels: tuple[float, ...]) -> lis
     for q, own, factors in zip(levels, of_levels, averaged(estimates, of_levels, levels), strict=True):
         ends = [band.narrowed(factor).crossing(q) for band, factor in zip(own, factors, strict=True)]
         first, last = np.transpose(ends)
-        room = np.maximum(last - first, 0) // _ROOM
+        room = np.maximum(last - first, 0) // ROOM
         out.append((np.maximum(first - room, 0), np.minimum(last + room, size - 1)))
     return out
 

@@ -13,6 +13,7 @@ from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.bands import Band, bands, computed, crossings, spaced
 from ldpsql.estimates.linear import Linear, linear, of_ranges
 from ldpsql.estimates.measures import Functional, Measure, around, cut_to
+from ldpsql.estimates.quantile_intervals import by_ratios
 from ldpsql.estimates.scale import between, scale_of, spans_between, within
 from ldpsql.estimates.uncertainty import holding
 from ldpsql.inference.operators import Floats, Ints, Ranges
@@ -179,6 +180,8 @@ def _listed_crossings(estimates: Estimates, rising: Ints, levels: tuple[float, .
     place = np.empty(size, dtype=np.int64)
     place[rising] = np.arange(size)
     costly = estimates.likelihood.operator.bounding_weights is not None
+    if costly and (of_ratios := by_ratios(estimates, rising, levels)) is not None:
+        return of_ratios
     most = _MOST_SETS if costly else max(_LEAST_SETS, _CELLS // size)
 
     def ends(cuts: Ints) -> Linear:

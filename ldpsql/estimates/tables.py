@@ -165,6 +165,8 @@ class Quantile(OfColumn):
 
     Its interval holds every value that is a q-quantile of some distribution function within the errors of the estimated one:
     the band is sorted and inverted, one side at a time (`crossings`). So is an estimate that has negative shares.
+    If reports hardly distinguish neighbouring values, it holds those with which some distribution explains the reports nearly
+    as well as the best one does (`by_ratios`).
     ``std_error`` is half the interval over its number of standard errors, infinite if the interval is the whole range.
 
     Raises:

@@ -43,7 +43,7 @@ def of_functionals(likelihood: Likelihood, squares: Floats, theta: Floats, c: Fl
             other, other_power = np.split(_centre(likelihood, squares[i], theta[i], both), 2)
             out[i] = of_moments(likelihood.n[i] * variance[i], power - mean**2, other_power - 2 * mean * other + mean**2)
         else:
-            out[i] = _ratio(moved, likelihood.shares[i], squares[i])
+            out[i] = ratio(moved, likelihood.shares[i], squares[i])
     return out
 
 
@@ -97,7 +97,15 @@ def of_moments(of_report: Floats, sampled: Floats, weighted: Floats) -> Floats:
     return np.where(known, np.maximum((own - sampled + weighted) / own, _LEAST), 1.0)
 
 
-def _ratio(moved: Floats, shares: Floats, squares: Floats) -> Floats:
+def ratio(moved: Floats, shares: Floats, squares: Floats) -> Floats:
+    """Return by which factor weights change the variance of sums of what reports add, shape (reports, sums).
+
+    Args:
+        moved: what each report adds to each sum.
+        shares: the shares of the reports by weight.
+        squares: their shares by squared weight.
+
+    """
     about = (moved - shares @ moved) ** 2
     own = shares @ about
     return np.where(own > 0, np.maximum(squares @ about / np.where(own > 0, own, 1.0), _LEAST), 1.0)
