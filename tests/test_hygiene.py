@@ -64,7 +64,7 @@ SOUND = {
     "low": "1", "high": "3", "lon": "0.5", "lat": "0.5", "grid": "ldp.grid(0, 0, 1, 1, 2, 2)", "cell": "1", "west": "0",
     "south": "0", "east": "1", "north": "1", "columns": "2", "rows": "2", "prior": "[0.5, 0.5]", "beta": "1",
     "domain": "['a', 'b']", "distances": "[[0, 1], [1, 0]]", "iterations": "5", "mixing": "0", "side": "1", "stop": "5",
-    "cycle": "1", "most": "1", "user_id": "'u'", "column_name": "'c'", "keys": "city",
+    "most": "1", "user_id": "'u'", "column_name": "'c'", "keys": "city",
 }  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def sound_arguments(name: str) -> dict[str, str]:
     if name.startswith("key_value"):
         report = "{'key': 'a', 'bin': 1::SMALLINT}"
         return SOUND | {"m": PAIRS, "report": report, "counts": f"MAP {{{report}: 10}}"}
-    mechanisms = {"privic_step": PRIVIC, "privic_step_pooled": PRIVIC, "wasserstein": "NULL", "emd": "NULL"}
+    mechanisms = {"privic_step": PRIVIC, "wasserstein": "NULL", "emd": "NULL"}
     tables = {"estimate": "raw"}
     return SOUND | {
         "m": mechanisms.get(name, KRR),

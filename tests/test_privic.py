@@ -170,8 +170,10 @@ def test_counts_filters_groups_and_pools_agree_with_the_aggregate(con: DuckDBPyC
     whole = con.execute("SELECT ldp.privic_step(cell, getvariable('m')) FROM reports").fetchone()
     for same in (
         "SELECT ldp.privic_step(ldp.counts(cell), getvariable('m')) FROM reports",
-        "SELECT ldp.privic_step_pooled(c, getvariable('m'), 1) FROM (SELECT ldp.counts(cell) AS c FROM reports)",
+        "SELECT ldp.privic_step(c, getvariable('m'), cycle := 1) FROM (SELECT ldp.counts(cell) AS c FROM reports)",
         "SELECT ldp.privic_step(cell, getvariable('m'), keep := half < 2) FROM reports",
+        """SELECT ldp.privic_step(c, getvariable('m'), cycle := n, keep := n < 2)
+           FROM (SELECT ldp.counts(cell) AS c FROM reports), (VALUES (1), (2)) AS t(n)""",
         "SELECT ldp.privic_step(cell, getvariable('m'), stop := '5') FROM reports",
     ):
         assert con.execute(same).fetchone() == whole
@@ -248,7 +250,7 @@ def test_cycles_of_two_runs_are_not_pooled(con: DuckDBPyConnection) -> None:
     other = "ldp.privic_start(1, range(6), columns := 3)"
     with pytest.raises(Exception, match="differ in more than their priors"):
         con.execute(
-            f"""SELECT ldp.privic_step_pooled(c, m, cycle)
+            f"""SELECT ldp.privic_step(c, m, cycle := cycle)
                 FROM (VALUES (1, MAP {{0: 5}}, {START}), (2, MAP {{0: 5}}, {other})) t(cycle, c, m)"""
         )
 

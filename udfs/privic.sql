@@ -15,15 +15,17 @@ CREATE OR REPLACE MACRO ldp._step(m, result) AS list_transform([{'m': m, 'result
 )[1];
 CREATE OR REPLACE MACRO ldp._step_of(counts, m, stop) AS
     ldp._step(ldp._struct(m), __ldp_privic([counts], [__ldp_mechanism(m)], stop::VARCHAR));
-CREATE OR REPLACE MACRO ldp.privic_step(report, m := false, stop := 5, keep := true) AS
-    ldp._step_of(
-        CASE WHEN ldp._drew(ldp._record_of(report, report), m, m) THEN ldp._counted_by(report, keep) END, ldp._recorded(report, m, m), stop);
--- An aggregate over one row per cycle; IBU starts from the latest mechanism, and the next mechanism has its parameters.
-CREATE OR REPLACE MACRO ldp.privic_step_pooled(counts, m, "cycle", stop := 5) AS ldp._step(
-    arg_max(m, "cycle"),
-    __ldp_privic(list(ldp._compared(counts, m) ORDER BY "cycle"), list(__ldp_mechanism(m) ORDER BY "cycle"), stop::VARCHAR)
-);
+-- With cycles, an aggregate over one row of counts per cycle; IBU starts from the latest mechanism, and the next one has its parameters.
+CREATE OR REPLACE MACRO ldp._step_of_cycles
+    (report, m, stop, keep, "cycle" "NULL") AS ldp._step_of(
+        CASE WHEN ldp._drew(ldp._record_of(report, report), m, m) THEN ldp._counted_by(report, keep) END, ldp._recorded(report, m, m), stop),
+    (report, m, stop, keep, "cycle") AS ldp._step(
+        arg_max(m, "cycle") FILTER (WHERE ldp._kept(keep)),
+        __ldp_privic(list(ldp._compared(report, m) ORDER BY "cycle") FILTER (WHERE ldp._kept(keep)),
+            list(__ldp_mechanism(m) ORDER BY "cycle") FILTER (WHERE ldp._kept(keep)), stop::VARCHAR)
+    );
+CREATE OR REPLACE MACRO ldp.privic_step(report, m := false, stop := 5, keep := true, "cycle" := NULL) AS
+    ldp._step_of_cycles(report, m, stop, keep, "cycle");
 
 COMMENT ON MACRO ldp.privic_start IS 'the mechanism of the first cycle of PRIVIC';
-COMMENT ON MACRO ldp.privic_step IS 'aggregate: the estimate from the reports of a cycle, and the mechanism of the next cycle';
-COMMENT ON MACRO ldp.privic_step_pooled IS 'aggregate: the step of PRIVIC from the counts of all cycles together, one row per cycle';
+COMMENT ON MACRO ldp.privic_step IS 'aggregate: the estimate from the reports of a cycle, and the mechanism of the next cycle; with cycle, from the counts of all cycles together, one row per cycle';

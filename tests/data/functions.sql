@@ -76,7 +76,7 @@
 -- @distances DOUBLE[][]: the distance of each pair of values, instead of a grid
 -- @nulls VARCHAR: the rule for NULL, such as `'as:none'`
 -- @stop any: when iterations end
--- @cycle INTEGER: the number of the cycle
+-- @cycle any: the number of the cycle in a row of its counts; NULL for the reports of one cycle
 
 -- # Setup
 CREATE MACRO city() AS ldp.krr(1, ['Lima', 'Oslo', 'Rome']);
@@ -250,10 +250,6 @@ SELECT ldp.describe(ldp.privic_start(1, [0, 1, 2], columns := 3)).claim AS claim
 -- privic_step
 SELECT unnest(step.theta, recursive := true)
 FROM (SELECT ldp.privic_step(visits, ldp.privic_start(1, [0, 1, 2], columns := 3)) AS step FROM (VALUES (0), (1), (1), (2)) AS t(visits));
--- privic_step_pooled
-SELECT unnest(step.theta, recursive := true)
-FROM (SELECT ldp.privic_step_pooled(counts, ldp.privic_start(1, [0, 1, 2], columns := 3), day) AS step
-      FROM (VALUES (1, MAP {0: 10, 1: 20}), (2, MAP {1: 10, 2: 5})) AS t(day, counts));
 
 -- # Reviews
 -- lint
