@@ -82,7 +82,7 @@ def test_values_keep_their_type_and_reports_are_values(con: DuckDBPyConnection, 
 def test_what_becomes_of_the_table_later_changes_nothing_until_it_is_declared_again(con: DuckDBPyConnection) -> None:
     first = one(con, DECLARE)
     con.execute("DELETE FROM items WHERE item < 'item 3'")
-    assert one(con, "SELECT fingerprint FROM ldp.declarations()") == first
+    assert one(con, "SELECT fingerprint FROM ldp.declared()") == first
     assert one(con, "SELECT len(ldp.inv('item 3', ldp.declared('item')))") == SIZE
     assert one(con, AGAIN) != first
     left = one(con, "SELECT count(*) FROM items")
@@ -107,8 +107,8 @@ def test_a_declared_name_keeps_its_mechanism_unless_it_is_to_be_replaced(con: Du
             con.execute(AGAIN.replace("true", instead))
     with pytest.raises(duckdb.Error, match="LDP103"):
         con.execute("SELECT ldp.declare('ITEM', ldp.krr(7, ['a', 'b']))")
-    assert one(con, "SELECT fingerprint FROM ldp.declarations()") == first
-    assert one(con, AGAIN) == one(con, "SELECT fingerprint FROM ldp.declarations()") != first
+    assert one(con, "SELECT fingerprint FROM ldp.declared()") == first
+    assert one(con, AGAIN) == one(con, "SELECT fingerprint FROM ldp.declared()") != first
 
 
 @pytest.mark.parametrize("long", [1, pinned.LONG])
@@ -145,7 +145,7 @@ def test_each_database_has_its_own_names_and_cursors_share_them() -> None:
         thread.join()
     for n, con in enumerate(connections):
         assert one(con.cursor(), "SELECT ldp.\"describe\"(ldp.declared('item')).inputs") == 10 + n
-        assert one(con, 'SELECT "values" FROM ldp.declarations()') == 10 + n
+        assert one(con, 'SELECT "values" FROM ldp.declared()') == 10 + n
 
 
 def test_a_declaration_survives_attach_and_rollback_and_needs_no_writable_database(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_declaration_survives_attach_and_rollback_and_needs_no_writable_databa
 def test_a_name_has_letters_digits_and_underscores(con: DuckDBPyConnection, name: str) -> None:
     with pytest.raises(duckdb.Error, match="LDP103"):
         con.execute("SELECT ldp.declare($1, ldp.krr(1, [1, 2]))", [name])
-    assert one(con, "SELECT count(*) FROM ldp.declarations()") == 0
+    assert one(con, "SELECT count(*) FROM ldp.declared()") == 0
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_name_has_letters_digits_and_underscores(con: DuckDBPyConnection, name
 def test_what_cannot_be_declared_is_refused(con: DuckDBPyConnection, sql: str, said: str) -> None:
     with pytest.raises(duckdb.Error, match=said):
         con.execute(sql)
-    assert one(con, "SELECT count(*) FROM ldp.declarations()") == 0
+    assert one(con, "SELECT count(*) FROM ldp.declared()") == 0
 
 
 def test_a_mechanism_of_another_process_is_refused(tmp_path: Path) -> None:

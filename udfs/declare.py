@@ -77,7 +77,7 @@ def _declarations(catalog: int) -> list[dict[str, Any]]:
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.declare``, ``ldp.declared`` and ``ldp.declarations``."""
+    """Offer ``ldp.declare`` and ``ldp.declared``."""
     return [
         Scalar("__ldp_declare", declare, "VARCHAR", volatile=True, draws=False),
         Scalar("__ldp_declared_values", declared_values, "VARCHAR"),

@@ -224,9 +224,7 @@ SELECT unnest(ldp.shuffled(city(), 100000, 1e-6));
 -- declare
 SELECT ldp.declare('town', city()) AS fingerprint;
 -- declared
-SELECT ldp.describe(ldp.declared('town')).claim AS claim;
--- declarations
-FROM ldp.declarations();
+SELECT name, ldp.describe(ldp.declared('town')).claim AS claim FROM ldp.declared();
 -- mechanism
 SELECT ldp.describe(ldp.mechanism('recorded', 'city')).claim AS claim;
 -- drawn_by
