@@ -153,10 +153,18 @@ def test_figure_4_of_frequent_values_names_the_best_method(part: Any) -> None:
 
 
 # Errors of the mean in eight runs, by method: signs differ, or not if a method is biased.
-FIGURE_2 = {"SR": 4.0, "PM": 3.5, "PM-EM": 2.0, "SW-EMS": 3.0, "PM-MR": 0.9, "PM, held out": 1.0, "PM, best": 1.0}
-SPREAD = {"SR": 4.0, "PM": 3.5, "PM-EM": 0.2, "SW-EMS": 0.2, "PM-MR": 0.9, "PM, held out": 1.0, "PM, best": 1.0}
-BIAS = {"PM-EM": 2.0, "SW-EMS": 3.0}
+SPREAD = {"SR": 4.0, "PM": 3.5, "PM-EM": 0.2, "SW-EMS": 0.2, "PM-MR": 0.9, "PM-EMS": 0.2, "PM-EM, 5 steps": 0.2}
+BIAS = {"PM-EM": 2.0, "SW-EMS": 3.0, "PM-EMS": 2.5, "PM-EM, 5 steps": 3.0}
 SMALLEST, FALLS = "fig. 2, S-MN: MAE of the mean", "fig. 2, S-MN: MAE of the mean, PM-MR against PM"
+
+
+def means_around(bias: dict[str, float], spread: dict[str, float]) -> pl.DataFrame:
+    """Return the errors of the mean in eight runs at epsilon 1.5."""
+    shift, width = BIAS | bias, SPREAD | spread
+    return pl.DataFrame([
+        {"run": run, "method": name, "epsilon": 1.5, "error": shift.get(name, 0.0) + width[name] * (wave + run * at % 3 / 100)}
+        for at, name in enumerate(SPREAD) for run, wave in enumerate((WAVE - WAVE.mean()).tolist())
+    ])  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -174,24 +182,28 @@ SMALLEST, FALLS = "fig. 2, S-MN: MAE of the mean", "fig. 2, S-MN: MAE of the mea
 def test_figures_2_and_3_want_the_least_error_the_headline_and_less_bias(
     part: Any, bias: dict[str, float], spread: dict[str, float], differ: set[str]
 ) -> None:
-    shift, width = BIAS | bias, SPREAD | spread
-    rows = [
-        {"run": run, "method": name, "epsilon": 1.5, "error": shift.get(name, 0.0) + width[name] * (wave + run * at % 3 / 100)}
-        for at, name in enumerate(FIGURE_2) for run, wave in enumerate((WAVE - WAVE.mean()).tolist())
-    ]  # fmt: skip
-    paper = part("reproduction").Reproduction("x", "y")
-    part("means").by_mean(paper, "S-MN", pl.DataFrame(rows))
-    figure_3 = dict(
-        zip(("unbiased", "less biased"), [f.verdict for f in paper.findings if f.figure.startswith("fig. 3")], strict=True)
-    )
-    found = {name: verdict for name, verdict in verdicts(paper).items() if name in (SMALLEST, FALLS)} | figure_3
+    claims = part("means").claims("S-MN", means_around(bias, spread))
+    found = dict(zip((SMALLEST, FALLS, "unbiased", "less biased"), (finding.verdict for _, finding in claims), strict=True))
     assert {name for name, verdict in found.items() if verdict == "differs"} == differ
 
 
-def test_figure_1_wants_half_the_distance(part: Any) -> None:
-    for fitted, expected in ((0.2, "agrees"), (0.7, "differs"), (1.0, "differs")):
+def test_figures_2_and_3_do_not_tell_what_em_does_as_well(part: Any) -> None:
+    """Here EM has the errors of MR: what MR gains on the sample mean is no gain of merging, and EM is unbiased too."""
+    rows, em = means_around({}, {}), means_around({"PM-EM": 0.0}, {"PM-EM": 0.9})
+    for own, expected in ((rows, ["agrees"] * 4), (em, ["differs", "does not tell", "differs", "differs"])):
         paper = part("reproduction").Reproduction("x", "y")
-        part("means").by_mixture(paper, runs_around(1.0), runs_around(fitted) + 0.01 * WAVE**2)
+        part("means").by_mean(paper, "S-MN", own, rows)
+        assert [finding.verdict for finding in paper.findings] == expected
+        assert all("epsilon x 1.2" in finding.why for finding in paper.findings if finding.verdict != "differs")
+
+
+def test_figure_1_wants_half_the_distance_and_not_by_em_alone(part: Any) -> None:
+    methods = part("methods")
+    for mr, em, expected in ((0.2, 0.9, "agrees"), (0.2, 0.2, "does not tell"), (0.7, 0.9, "differs"), (1.0, 0.2, "differs")):
+        distances = {"MR": mr, "EM": em, methods.RAW: 1.0, **dict.fromkeys((*methods.SMOOTHED, *methods.FIVE), 0.9)}
+        laws = {name: np.array([[1 + far, 1 - far]]) * (1 + 0.01 * WAVE[:, None]) for name, far in distances.items()}
+        paper = part("reproduction").Reproduction("x", "y")
+        part("means").by_mixture(paper, laws | {"expected": np.ones((1, 2))}, laws | {"expected": np.ones((1, 2))})
         assert list(verdicts(paper).values()) == [expected]
 
 
@@ -217,7 +229,7 @@ VERDICTS = {  # of each module of the paper: what makes its verdicts; the tests 
     "densities": {"by_density"},
     "frequencies": {"judged", "frequent", "biased", "by_inversion"},
     "key_value": {"by_key"},
-    "means": {"by_mean", "by_mixture"},
+    "means": {"claims", "by_mixture"},
     "scripts": {"by_output", "by_ratio", "by_mixture", "pairs"},
 }
 _DECIDES = re.compile(r"\b(Finding\.checked|at_most|bounded|near|Verdict)\b\(?")
@@ -304,7 +316,8 @@ def test_figure_5_wants_each_of_four_errors_to_fall(part: Any) -> None:
     for mr, expected in ((0.85, "agrees"), (1.0, "differs")):
         rows = pl.DataFrame([
             {"data": "a", "method": name, "run": run, **dict.fromkeys(("Wasserstein", "variance", "range", "quantile"), value)}
-            for name in densities.DENSITIES for run, value in enumerate(runs_around(mr if name == "MR" else 1.0).tolist())
+            for name in (*densities.DENSITIES, densities.RAW)
+            for run, value in enumerate(runs_around(mr if name == "MR" else 1.0).tolist())
         ])  # fmt: skip
         paper = part("reproduction").Reproduction("x", "y")
         densities.by_density(paper, "laplace", rows, ["a"])
@@ -315,7 +328,7 @@ def test_figure_5_does_not_tell_merging_from_an_em_that_stops_early(part: Any) -
     densities = part("densities")
     rows = pl.DataFrame([
         {"data": "a", "method": name, "run": run, **dict.fromkeys(("Wasserstein", "variance", "range", "quantile"), value)}
-        for name in densities.DENSITIES
+        for name in (*densities.DENSITIES, densities.RAW)
         for run, value in enumerate(runs_around(1.2 if name == densities.LONG else 0.95).tolist())
     ])  # fmt: skip
     paper = part("reproduction").Reproduction("x", "y")

@@ -49,13 +49,14 @@ def test_a_claim_that_does_not_hold_is_reported_as_a_difference(script: Any, tmp
     ("mutants", "verdict", "why"),
     [
         ({"a": True, "b": True}, "does not tell", "it also holds with a, b"),
-        ({"a": True, "b": False}, "agrees", "it also holds with a"),
+        ({"a": True, "b": False}, "agrees", "it also holds with a; it does not hold with b"),
+        ({"rival": True, "b": False}, "does not tell", "it also holds with rival; it does not hold with b"),
         ({"a": False, "b": False}, "agrees", "it does not hold with a, b"),
     ],
 )
 def test_a_claim_that_every_mutant_passes_does_not_tell(script: Any, mutants: dict[str, bool], verdict: str, why: str) -> None:
     shared = script("reproduction")
-    finding = shared.Finding.checked("fig. 1", "x < y", "1 < 2", True).against(mutants)
+    finding = shared.Finding.checked("fig. 1", "x < y", "1 < 2", True).against(mutants, "rival")
     assert (finding.verdict, finding.why) == (verdict, why)
     differs = shared.Finding.checked("fig. 1", "x < y", "2 < 1", False, "because")
     assert differs.against(mutants) == differs

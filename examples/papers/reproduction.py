@@ -52,19 +52,20 @@ class Finding:
         """Return whether a claim of the paper holds here, with ``why`` if it does not, and a ``note`` if it does."""
         return cls(figure, paper, ours, "agrees" if agrees else "differs", note if agrees else why or note)
 
-    def against(self, mutants: Mapping[str, bool]) -> Finding:
+    def against(self, mutants: Mapping[str, bool], rival: str = "") -> Finding:
         """Return the finding, "does not tell" if its claim also holds with every mutant in place of the method.
 
         Args:
             mutants: whether the claim holds with each of them.
+            rival: the mutant that the method is claimed to improve: if the claim holds with it, it does not tell either.
 
         """
         if self.verdict != "agrees":
             return self
-        passed = [name for name, holds in mutants.items() if holds]
-        note = f"it also holds with {', '.join(passed)}" if passed else f"it does not hold with {', '.join(mutants)}"
-        verdict: Verdict = "does not tell" if len(passed) == len(mutants) else "agrees"
-        return replace(self, verdict=verdict, why="; ".join(filter(None, (self.why, note))))
+        passed, turned = (", ".join(name for name, holds in mutants.items() if holds is kept) for kept in (True, False))
+        notes = (passed and f"it also holds with {passed}", turned and f"it does not hold with {turned}")
+        verdict: Verdict = "does not tell" if mutants.get(rival) or not turned else "agrees"
+        return replace(self, verdict=verdict, why="; ".join(filter(None, (self.why, *notes))))
 
     @classmethod
     def of_one_run(

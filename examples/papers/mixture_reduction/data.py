@@ -52,12 +52,10 @@ def destinations(con: DuckDBPyConnection) -> list[int]:
     ].to_list()
 
 
-def numbers(con: DuckDBPyConnection, values: np.ndarray, bins: int) -> None:
-    """Make the tables ``people`` (value) and ``truth`` (one row: p, the shares of the bins)."""
+def numbers(con: DuckDBPyConnection, values: np.ndarray) -> None:
+    """Make the table ``people`` (value)."""
     con.register("given", pl.DataFrame({"value": values}))
     con.execute("CREATE OR REPLACE TABLE people AS SELECT value FROM given")
-    counts, _ = np.histogram(values, bins, (-1, 1))
-    con.execute("CREATE OR REPLACE TABLE truth AS SELECT ?::DOUBLE[] AS p", [(counts / counts.sum()).tolist()])
 
 
 def numeric(con: DuckDBPyConnection) -> dict[str, np.ndarray]:

@@ -9,7 +9,11 @@ import polars as pl
 from duckdb import DuckDBPyConnection
 from reproduction import frame
 
-FULL, QUICK = 256, 128  # bins of numbers; the paper's 1,024 take a minute for EM of ten sets of reports at one epsilon
+from ldpsql import Likelihood, certify
+from ldpsql.inference.counting import table_likelihood
+from ldpsql.registry.registry import registry
+
+FULL, QUICK = 1024, 128  # bins of numbers: the paper's, and those of a quick run
 BASELINES = {"unbiased": "ldp.inv(counts, m())", "NormSub": "ldp.inv_p(counts, m())",
              "BaseCut": "ldp.base_cut(counts, m(), rule := 'total')",
              "IIW": "ldp.iiw(counts, m(), iterations := 100)"}  # fmt: skip
@@ -20,6 +24,9 @@ MAXIMUM = {"certified maximum": "ldp.ibu(counts, m())"}  # where EM ends that ru
 # In the authors' scripts only MR stops so early; EM for k-RR runs on to 0.000001 or 1,400 steps, for OLH to 0.0001 e^epsilon.
 LATER = {"krr": "ldp.ibu(counts, m(), stop := 'paper', tolerance := 1e-6, max_iterations := 1400)",
          "olh": "ldp.ibu(counts, m(), stop := 'paper', tolerance := {tenth})"}  # fmt: skip
+SMOOTHED = {"EMS": "ldp.ems(counts, m())"}
+FIVE = {"EM, 5 steps": "ldp.ibu(counts, m(), stop := 5)"}
+RAW = "raw reports"  # their shares, as if they were not perturbed
 RUNS = 100  # of a full run, as in the paper; its authors' scripts have 10
 HOURS = 10  # that one call may take
 BEYOND = {"held out": "ldp.ibu(counts, m(), stop := 'held_out')",
@@ -42,6 +49,31 @@ def estimated(con: DuckDBPyConnection, call: str) -> np.ndarray:
     """Return the estimates, one row for each run."""
     rows = frame(con, f"SELECT list_transform({unhurried(call)}, lambda e: e.estimate) AS q FROM counted ORDER BY run")
     return np.array(rows["q"].to_list())
+
+
+def drawn(mechanism: str, values: np.ndarray, bins: int, runs: int) -> tuple[Likelihood, np.ndarray]:
+    """Let everybody report their number in [-1, 1] in each of ``runs`` runs.
+
+    Returns:
+        the likelihood of the reports of every run, and the mean of their readings, shape (runs,), NaN if they have none.
+
+    """
+    numeric = registry().mechanism(f"{mechanism[:-1]}, low=-1, high=1, bins={bins})")
+    channel, places = certify(numeric).channel, np.minimum((values + 1) / 2 * bins, bins - 1).astype(np.int32)
+    counts = np.array([np.bincount(channel.draw(places), minlength=channel.outputs) for _ in range(runs)], dtype=np.float64)
+    reports, readings = table_likelihood(numeric, counts), numeric.readings()
+    return reports, np.full(runs, np.nan) if readings is None else reports.shares @ (2 * readings - 1)
+
+
+def shares(values: np.ndarray, bins: int) -> np.ndarray:
+    """Return the shares of the bins of [-1, 1]."""
+    return np.histogram(values, bins, (-1, 1))[0] / len(values)
+
+
+def fitted(reports: Likelihood, call: str) -> np.ndarray:
+    """Return the estimates of a call of SQL, one row for each run."""
+    text = unhurried(call).replace("counts, m(), ", "").replace(" := ", "=").removeprefix("ldp.")
+    return registry().estimator(text).fit(reports).theta
 
 
 def errors(con: DuckDBPyConnection, calls: dict[str, str], p: np.ndarray) -> pl.DataFrame:
