@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     import pyarrow as pa
-    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+    from duckdb import DuckDBPyConnection
 
     from ldpsql.bulk.charging import Charge
     from ldpsql.bulk.orders import Progress
@@ -97,16 +97,6 @@ PartOption: TypeAlias = Annotated[
 UserOption: TypeAlias = Annotated[
     str | None, typer.Option("--user", help="The column of user ids, if the ledger charges by user or reports are permanent.")
 ]
-
-
-def column_of(named: str | None, column: str | None) -> str:
-    """Return the column that the argument or the option names.
-
-    Raises:
-        InvalidParameter: unless exactly one of them does.
-
-    """
-    return columns_named(named, None if column is None else [column])[0]
 
 
 def columns_named(named: str | None, columns: list[str] | None) -> list[str]:
@@ -287,14 +277,6 @@ class Format(StrEnum):
 
 
 FormatOption: TypeAlias = Annotated[Format, typer.Option("--format", envvar="LDPSQL_FORMAT", help="How to write the rows.")]
-
-
-def rows_of(result: DuckDBPyRelation) -> Iterator[dict[str, Any]]:
-    """Run a query once and yield its rows; the second of two columns with one name is renamed, as in a table.
-
-    The result is complete, as Arrow, before the first row: a query that fails writes nothing.
-    """
-    return of_table(result.to_arrow_table())
 
 
 def of_table(table: pa.Table) -> Iterator[dict[str, Any]]:

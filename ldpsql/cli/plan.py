@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ldpsql.estimates.planning import Expected
     from ldpsql.mechanisms.base import Mechanism
+    from ldpsql.pages.figures import AnyChart
 
 
 _STEPS = "in steps from one value to the next"
@@ -239,14 +240,14 @@ def read_example(source: str, columns: list[str]) -> pa.ChunkedArray:
 
 def draw(path: Path, expected: list[Expected], reports: int) -> None:
     """Write the curves as a page, or as a picture."""
-    from ldpsql.pages.page import save
+    from ldpsql.pages.page import write_as
     from ldpsql.pages.plan import plan_page
 
-    if path.suffix == ".html":
-        path.write_text(plan_page(expected, reports), encoding="utf-8")
-        return
-    import polars as pl
+    def chart() -> AnyChart:
+        import polars as pl
 
-    from ldpsql.pages import figures
+        from ldpsql.pages import figures
 
-    save(path, figures.plan_chart(pl.DataFrame([asdict(one) for one in expected])))
+        return figures.plan_chart(pl.DataFrame([asdict(one) for one in expected]))
+
+    write_as(path, lambda: plan_page(expected, reports), chart)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,22 +15,16 @@ from ldpsql.cli.options import (
     NamedOption,
     RecordedOption,
     SourceArgument,
-    column_of,
-    compared,
-    drawn_by,
+    columns_named,
     edges_of,
     in_a_folder,
-    opened,
+    reading,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from duckdb import DuckDBPyConnection
 
     from ldpsql.bulk.queries import Reports
-    from ldpsql.estimators.base import Estimator
-    from ldpsql.mechanisms.base import Mechanism
-    from ldpsql.mechanisms.key_value import KeyValueMechanism
 
 
 def report(
@@ -62,82 +55,46 @@ def report(
 
     Example: ldpsql report reports.parquet city --by region --output report.html
     """
+    from ldpsql.bulk.fingerprints import of_source
+    from ldpsql.bulk.queries import answers, shares
+    from ldpsql.bulk.sources import sql_of
     from ldpsql.errors import InvalidParameter
     from ldpsql.estimates.fitting import estimator_of_shares
+    from ldpsql.estimates.rectangles import region_of
     from ldpsql.mechanisms.key_value import KeyValueMechanism
     from ldpsql.names import INV
-    from ldpsql.pages import page as pages
+    from ldpsql.pages import key_value, page
     from ldpsql.registry.registry import registry
 
-    pages.check(output)
-    reported = column_of(named, column)
-    with opened(database) as con:
-        made = drawn_by(con, source, [reported], mechanism)
-        method = registry().estimator(estimator or (INV if isinstance(made, KeyValueMechanism) else estimator_of_shares(made)))
-        reports = _Source(con, source, reported, by or [], method)
-        if isinstance(made, KeyValueMechanism):
-            if truth or bounds:
-                option = "--truth" if truth else "--bounds"
-                raise InvalidParameter(f"{option} does not apply to key-value reports", f"leave out {option}")
-            _write_keys(reports, made, output)
+    page.check(output)
+    [reported], keys = columns_named(named, None if column is None else [column]), by or []
+    with reading([source], [reported], keys, mechanism, estimator, database) as [read]:
+        made: Any = read.mechanism
+        of_keys = isinstance(made, KeyValueMechanism)
+        method = read.estimator or registry().estimator(INV if of_keys else estimator_of_shares(made))
+        of = read._replace(estimator=method)
+        if of_keys and (truth or bounds):
+            option = "--truth" if truth else "--bounds"
+            raise InvalidParameter(f"{option} does not apply to key-value reports", f"leave out {option}")
+        counted = _counted(of, keys)
+        if of_keys:
+            sql = answers(of, registry().question("key_value"), {"estimator": of.method}, keys, {})
+            key_value.write_key_values(output, key_value.key_values(counted, made, method), sql)
         else:
-            _write_values(reports, made, output, truth, bounds)
+            recorded = bool(of_source(of.con, source, reported))
+            estimates = page.estimates(counted, made, method, recorded=recorded)
+            of_truth = of._replace(table=sql_of(of.con, truth, [reported, *keys])) if truth else None
+            true = page.truths(_counted(of_truth, keys), made) if of_truth else {}
+            region = region_of(made, edges_of(bounds)) if bounds else None
+            page.write(output, estimates, true, shares(of, keys), region)
     typer.echo(f"Wrote {output}", err=True)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A column of reports, the columns to group it by, and the estimator."""
+def _counted(of: Reports, keys: list[str]) -> pa.Table:
+    """Return the counts of reports, or of values in their place: columns report and n, and the keys of the groups."""
+    from ldpsql.quoting import quoted
 
-    con: DuckDBPyConnection
-    source: str
-    column: str
-    keys: list[str]
-    estimator: Estimator
-
-    def table(self, source: str) -> str:
-        """Return the SQL of a file or a table, after a check that it has these columns."""
-        from ldpsql.bulk.sources import sql_of
-
-        return sql_of(self.con, source, [self.column, *self.keys])
-
-    def in_sql(self, mechanism: Mechanism) -> Reports:
-        """Return the reports as queries read them."""
-        from ldpsql.bulk.queries import Reports
-        from ldpsql.quoting import quoted
-
-        return Reports(self.con, self.table(self.source), quoted(self.column), mechanism, self.estimator)
-
-    def counted(self, source: str) -> pa.Table:
-        """Return the counts of a file or a table: columns report and n, and the keys of the groups."""
-        from ldpsql.quoting import quoted
-
-        groups = "".join(f", {quoted(key)}" for key in self.keys)
-        query = f"""SELECT {quoted(self.column)} AS report, count(*) AS n{groups} FROM query_table({self.table(source)})
-                    WHERE {quoted(self.column)} IS NOT NULL GROUP BY ALL"""
-        return self.con.sql(query).to_arrow_table()
-
-
-def _write_values(reports: _Source, mechanism: Mechanism, output: Path, truth: str, bounds: str) -> None:
-    """Write the page of a distribution."""
-    from ldpsql.bulk.queries import shares
-    from ldpsql.estimates.rectangles import region_of
-    from ldpsql.pages import page as pages
-
-    with compared(reports.con, reports.source, reports.column, mechanism) as recorded:
-        estimates = pages.estimates(reports.counted(reports.source), mechanism, reports.estimator, recorded=recorded)
-    true = pages.truths(reports.counted(truth), mechanism) if truth else {}
-    sql = shares(reports.in_sql(mechanism), reports.keys)
-    pages.write(output, estimates, true, sql, region_of(mechanism, edges_of(bounds)) if bounds else None)
-
-
-def _write_keys(reports: _Source, mechanism: KeyValueMechanism, output: Path) -> None:
-    """Write the page of key-value reports."""
-    from ldpsql.bulk.queries import answers
-    from ldpsql.pages import key_value as pages
-    from ldpsql.registry.registry import registry
-
-    with compared(reports.con, reports.source, reports.column, mechanism):
-        estimates = pages.key_values(reports.counted(reports.source), mechanism, reports.estimator)
-    of, question = reports.in_sql(mechanism), registry().question("key_value")
-    pages.write_key_values(output, estimates, answers(of, question, {"estimator": of.method}, reports.keys, {}))
+    groups = "".join(f", {quoted(key)}" for key in keys)
+    query = f"""SELECT {of.reports} AS report, count(*) AS n{groups} FROM query_table({of.table})
+                WHERE {of.reports} IS NOT NULL GROUP BY ALL"""  # quoted
+    return of.con.sql(query).to_arrow_table()

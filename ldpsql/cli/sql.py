@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ldpsql.cli.options import COUNTED, Format, FormatOption, rows_of, working, write_rows
+from ldpsql.cli.options import COUNTED, Format, FormatOption, of_table, working, write_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -88,7 +88,7 @@ def _run(con: DuckDBPyConnection, text: str, form: Format, drawing: DrawingFunct
                     table = con.from_arrow(result.to_arrow_table())  # run it once: to show the relation would draw again
                 table.show(max_width=None if sys.stdout.isatty() else 10_000)
             else:
-                write_rows(rows_of(result), form)
+                write_rows(of_table(result.to_arrow_table()), form)
 
 
 def prompt(con: DuckDBPyConnection, form: Format, ledger: Ledger | None, drawing: DrawingFunctions) -> None:

@@ -19,7 +19,7 @@ from ldpsql.inference.operators import Floats
 from ldpsql.pages.document import Markup, code, document, folded, joined, tag
 from ldpsql.pages.maps import Places
 
-AnyChart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart
+AnyChart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart
 BAR, INTERVAL, TRUTH = "#9ecae1", "#08519c", "#d94801"
 MAP = 480  # pixels across
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
@@ -33,10 +34,13 @@ from ldpsql.pages.document import (
     tag,
 )
 from ldpsql.pages.groups import agree, agreement, how_much, marked
-from ldpsql.pages.page import MAX_BARS, check, save, titled
+from ldpsql.pages.page import MAX_BARS, titled, write_as
 from ldpsql.pages.report import MOST_ROWS, first_facts, fit_of
 from ldpsql.pages.tables import Cell, Column, Row, bar_column, share_axis, share_cells, table
 from ldpsql.pairs import ROW, KeyValueEstimate, SetDiagnosis, estimate_key_value
+
+if TYPE_CHECKING:
+    from ldpsql.pages.figures import AnyChart
 
 KEY = "Bars are the shares of users who have the key, the line on each its interval. The mean is that of their values."
 
@@ -226,14 +230,13 @@ def write_key_values(path: Path, estimates: Mapping[str, KeyValueEstimate], sql:
         InvalidParameter: for another ending.
 
     """
-    check(path)
-    if path.suffix == ".html":
-        path.write_text(key_value_page(estimates, sql), encoding="utf-8")
-        return
-    from ldpsql.pages import figures  # noqa: PLC0415  # an extra
 
-    charts = {title: figures.estimate_chart(_frequencies(one)) for title, one in estimates.items()}
-    save(path, figures.stacked(charts))
+    def chart() -> AnyChart:
+        from ldpsql.pages import figures  # noqa: PLC0415  # an extra
+
+        return figures.stacked({title: figures.estimate_chart(_frequencies(one)) for title, one in estimates.items()})
+
+    write_as(path, lambda: key_value_page(estimates, sql), chart)
 
 
 def _frequencies(one: KeyValueEstimate) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,35 +104,33 @@ def write(
         InvalidParameter: if the file has another ending, or the region is not that of the mechanism's cells.
 
     """
-    check(path)
     mechanism = _mechanism_of(next(iter(by_title.values())))
+
+    def chart() -> AnyChart:
+        from ldpsql.pages import figures  # noqa: PLC0415  # an extra
+
+        charts: dict[str, AnyChart] = {}
+        for title, one in by_title.items():
+            true, places = truth.get(title), Places.of(one, region)
+            if places and len(one.values) > MAX_BARS:
+                both = {"Estimate": one.estimate} | ({} if true is None else {"Truth": true})
+                charts[title] = figures.map_chart(places, both)
+            else:
+                charts[title] = figures.estimate_chart(_rows(one, true))
+        return figures.stacked(charts)
+
+    write_as(path, lambda: report_page(by_title, truth, mechanism, sql, region), chart)
+
+
+def write_as(path: Path, page: Callable[[], str], chart: Callable[[], AnyChart]) -> None:
+    """Write a page (.html) or a picture (.svg, .png); only what is written is made."""
+    check(path)
     if path.suffix == ".html":
-        path.write_text(report_page(by_title, truth, mechanism, sql, region), encoding="utf-8")
+        path.write_text(page(), encoding="utf-8")
         return
     from ldpsql.pages import figures  # noqa: PLC0415  # an extra
 
-    def chart(one: Estimate, true: Floats | None) -> AnyChart:
-        places = Places.of(one, region)
-        if places and len(one.values) > MAX_BARS:
-            return figures.map_chart(places, {"Estimate": one.estimate} | ({} if true is None else {"Truth": true}))
-        return figures.estimate_chart(_rows(one, true))
-
-    save(path, figures.stacked({name: chart(one, truth.get(name)) for name, one in by_title.items()}))
-
-
-def save(path: Path, chart: object) -> None:
-    """Write one chart as .svg or .png, or alone on a page."""
-    check(path)
-    needs_extra()
-    from ldpsql.pages import figures  # noqa: PLC0415  # an extra
-
-    if path.suffix == ".png":
-        path.write_bytes(figures.to_png(chart))
-    elif path.suffix == ".svg":
-        path.write_text(figures.to_svg(chart), encoding="utf-8")
-    else:
-        picture = figures.Picture("Expected error", "By mechanism and epsilon.", figures.to_svg(chart))
-        path.write_text(figures.page("Privacy and utility", "", "", [picture]), encoding="utf-8")
+    path.write_bytes(figures.to_svg(chart()).encode() if path.suffix == ".svg" else figures.to_png(chart()))
 
 
 def _mechanism_of(one: Estimate) -> CertifiedValues:
