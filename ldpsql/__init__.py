@@ -16,13 +16,7 @@ from ldpsql.engine.namespaces import register
 if TYPE_CHECKING:
     from ldpsql.bulk.charging import Charge
     from ldpsql.bulk.counts import Counts, Supports, merge, partial_counts, partial_supports
-    from ldpsql.bulk.frames import (
-        compare_estimators,
-        estimate,
-        rappor_shares,
-        read,
-        recommend,
-    )
+    from ldpsql.bulk.frames import compare_estimators, estimate, rappor_shares, read, recommend
     from ldpsql.bulk.many_groups import estimate_groups
     from ldpsql.bulk.pairs import key_value
     from ldpsql.bulk.phases import TwoPhases, two_phases
@@ -78,13 +72,7 @@ _HOMES = {
     "estimators.base": ["Estimator"],
     "inference.outcome": ["Fit", "Status"],
     "mechanisms.families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
-    "bulk.frames": [
-        "compare_estimators",
-        "estimate",
-        "rappor_shares",
-        "read",
-        "recommend",
-    ],
+    "bulk.frames": ["compare_estimators", "estimate", "rappor_shares", "read", "recommend"],
     "hooks": ["hookimpl"],
     "engine.interrupting": ["interrupt", "interruptible"],
     "ledger": ["Ledger", "Policy"],
