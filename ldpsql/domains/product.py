@@ -154,12 +154,7 @@ class Product(Domain):
         null_code: int | None = None,  # noqa: ARG002  # rules belong to columns
         outside_code: int | None = None,  # noqa: ARG002
     ) -> Codes:
-        """Return the position of every row.
-
-        Raises:
-            MissingValue, OutsideDomain: for a NULL or a value outside the domain in a column, which the error names.
-
-        """
+        """Return the position of every row; an error names the column."""
         at = []
         for name, part, field in zip(self.names, self.parts, self.fields(column), strict=True):
             try:

@@ -182,12 +182,6 @@ class NodeReports(MarkedReports, NumberedReports):
         return np.repeat(np.arange(len(self.seeds), dtype=np.uint8), np.diff(self._starts) // int(self._unit))
 
     def positions(self, column: pa.Array) -> NDArray[np.int64]:
-        """Return the numbers of the reports.
-
-        Raises:
-            ImpossibleReport: if a level, a seed or a symbol is out of range, or the column cannot hold such reports.
-
-        """
         if not self.possible(column).all():
             raise impossible()
         levels, seeds, symbols = self._form.read(column).astype(np.int64).T

@@ -95,12 +95,7 @@ class PairReports(NumberedReports):
         return np.concatenate([counts[..., :-1], np.repeat(counts[..., -1:] / spread, spread, axis=-1)], axis=-1)
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
-        """Return which rows hold a declared key and the number of a cell, or the report of a dummy.
-
-        Raises:
-            ImpossibleReport: if the column's type cannot hold reports.
-
-        """
+        """Return which rows hold a declared key and the number of a cell, or the report of a dummy."""
         return self._symbols(column) >= 0
 
     def _symbols(self, column: pa.Array) -> NDArray[np.int64]:

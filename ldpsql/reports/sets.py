@@ -110,23 +110,12 @@ class SymbolReports(MarkedReports, NumberedReports):
         return pa.ListArray.from_arrays(pa.array(np.arange(len(drawn) + 1, dtype=np.int32)), pa.array(drawn.astype(np.uint64)))
 
     def positions(self, column: pa.Array) -> NDArray[np.int64]:
-        """Return the numbers of the reports of a column.
-
-        Raises:
-            ImpossibleReport: if a number is out of range, or the column cannot hold such reports.
-
-        """
         if not self.possible(column).all():
             raise impossible()
         return SetReports(64).read(column)[:, 0].astype(np.int64)
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
-        """Return which rows hold the number of a symbol.
-
-        Raises:
-            ImpossibleReport: if the column's type cannot hold reports.
-
-        """
+        """Return which rows hold the number of a symbol."""
         fits = SetReports(64).possible(column)
         fits[fits] = SetReports(64).read(column.filter(pa.array(fits)))[:, 0] < np.uint64(self.symbols)
         return fits
@@ -197,12 +186,6 @@ class ListedHashReports(MarkedReports, NumberedReports):
         return self._form.to_arrow(np.stack(np.divmod(drawn, np.int32(self.symbols)), axis=1))
 
     def positions(self, column: pa.Array) -> NDArray[np.int64]:
-        """Return the numbers of the reports.
-
-        Raises:
-            ImpossibleReport: if a seed or a symbol is out of range, or the column cannot hold such reports.
-
-        """
         words = self._form.read(column)
         if (words[:, 0] >= np.uint64(self.seeds)).any():
             raise impossible()

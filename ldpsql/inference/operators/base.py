@@ -229,6 +229,9 @@ class Operator(ABC):
         """Return standard error, low and high of every share that `invert` gives, for each group; errors are exact at theta."""
         if self.votes:
             return of_votes(self.invert(shares), theta, self.votes, n[:, None], z)
+        if self.inverse is None:
+            centre, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
+            return error, centre - z * error, centre + z * error
         parts = []
         for v, at, p, size in zip(self.invert(shares), theta, self.forward(theta), n, strict=True):
             pull = self._pull(at).T

@@ -152,10 +152,6 @@ class KroneckerOperator(InvertedOperator):
         second = self._by(self.forward(theta), [own**2 for own in self._inverses])
         return np.maximum(second - theta**2, 0.0)
 
-    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        centre, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
-        return error, centre - z * error, centre + z * error
-
     def pulled(self, c: Floats) -> Floats:
         inverses = [lambda v, own=own: v @ own.T for own in self._inverses]
         return np.moveaxis(self._each(np.moveaxis(c, -1, -2), self.shape, inverses), -1, -2)
@@ -303,12 +299,7 @@ class KhatriRaoOperator(InvertedOperator):
         return float((high - low).max())
 
     def invert(self, shares: Floats) -> Floats:
-        """Return the unbiased inverse of shares: the mean of what the reports contribute.
-
-        Raises:
-            IllConditioned: if the channel has no inverse, or one that drowns the estimate in noise.
-
-        """
+        """Return the unbiased inverse of shares: the mean of what the reports contribute."""
         self.check_condition()
         return self._weighed(shares, self._pulls)
 

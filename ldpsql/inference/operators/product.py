@@ -176,10 +176,6 @@ class StackOperator(Operator):
             pulls.append(lift * (part.invert(np.eye(part.outputs)) @ c if own is None else own))
         return np.concatenate(pulls, axis=-2)
 
-    def inverted_interval(self, shares: Floats, n: Floats, theta: Floats, z: float) -> Ends:
-        centre, error = self.invert(shares), np.sqrt(self.scatter(theta) / n[:, None])
-        return error, centre - z * error, centre + z * error
-
 
 _BLOCK = 1 << 22  # cells of logarithms at a time
 DIFFERENT = 0.1  # distinct lists per person; above it, counts of lists say little about their probabilities
