@@ -37,7 +37,7 @@ def cpu(*calls: Callable[[], object]) -> list[float]:
 
 
 def levels(millions: int) -> list[Figure]:
-    """Measure ibu_mixed against plain grouping by level and report, and perturb_mixed against perturb."""
+    """Measure ibu by level against plain grouping by level and report, and perturb by level against perturb."""
     con = ldpsql.connect()
     rows = millions * 1_000_000
     con.execute("SET threads = 1")
@@ -48,20 +48,20 @@ def levels(millions: int) -> list[Figure]:
     con.execute(
         f"CREATE TABLE p AS SELECT ['low', 'mid', 'high'][1 + i // 100 % 3] AS level, i % 100 AS x FROM range({rows}) t(i)"
     )
-    con.execute("CREATE TABLE r AS SELECT level, ldp.perturb_mixed(x, level, ms()) AS x FROM p")
+    con.execute("CREATE TABLE r AS SELECT level, ldp.perturb(x, ms(), level) AS x FROM p")
     grouped, mixed = cpu(
         lambda: con.execute("SELECT level, x, count(*) FROM r GROUP BY ALL").fetchall(),
         lambda: con.execute("SELECT ldp.ibu({level: level, report: x}, ms()) FROM r").fetchall(),
     )
     alone, drawn = cpu(
         lambda: con.execute("SELECT count(ldp.perturb(x, ldp.krr(1, range(100)))) FROM p").fetchall(),
-        lambda: con.execute("SELECT count(ldp.perturb_mixed(x, level, ms())) FROM p").fetchall(),
+        lambda: con.execute("SELECT count(ldp.perturb(x, ms(), level)) FROM p").fetchall(),
     )
     return [
         Figure("ibu of levels", millions / mixed, "M rows/s"),
         Figure("ibu of levels against GROUP BY level, report", mixed / grouped),
-        Figure("perturb_mixed", millions / drawn, "M rows/s"),
-        Figure("perturb_mixed against perturb", drawn / alone),
+        Figure("perturb by level", millions / drawn, "M rows/s"),
+        Figure("perturb by level against perturb", drawn / alone),
     ]
 
 
@@ -121,18 +121,18 @@ def check() -> Iterator[Figure]:
     con, most = ldpsql.connect(), list(range(100))
     con.execute("CREATE MACRO ms() AS MAP {'low': ldp.krr(0.5, range(100)), 'high': ldp.krr(3, range(100))}")
     con.execute("CREATE TABLE p AS SELECT ['low', 'high'][1 + i // 100 % 2] AS level, i % 100 AS x FROM range(1_000_000) t(i)")
-    con.execute("CREATE TABLE r AS SELECT level, ldp.perturb_mixed(x, level, ms()) AS x FROM p")
+    con.execute("CREATE TABLE r AS SELECT level, ldp.perturb(x, ms(), level) AS x FROM p")
     runs = [
         partial(con.execute, f"CREATE OR REPLACE TABLE c AS {sql}")
         for sql in (
             "SELECT ldp.ibu({level: level, report: x}, ms()) FROM r",
             "SELECT level, x, count(*) FROM r GROUP BY ALL",
-            "SELECT ldp.perturb_mixed(x, level, ms()) AS x FROM p",
+            "SELECT ldp.perturb(x, ms(), level) AS x FROM p",
             "SELECT ldp.perturb(x, ldp.krr(1, range(100))) AS x FROM p",
         )
     ]
     yield against("ibu of levels against GROUP BY level, report", *runs[:2])
-    yield against("perturb_mixed against perturb", *runs[2:])
+    yield against("perturb by level against perturb", *runs[2:])
     mechanism = registry().mechanism(f"krr(1, {most})")
     truth = 0.9 ** np.arange(100)
     law = operator_of(mechanism).forward(truth / truth.sum())

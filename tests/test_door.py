@@ -309,7 +309,7 @@ def test_levels_are_drawn_in_c(con: DuckDBPyConnection, domain: str, value: str,
     """Reports of the high level are nearly always the value, and those of the low one nearly never."""
     levels = f"MAP {{'low': ldp.krr(0.001, {domain}), 'high': ldp.krr({NEARLY_ALWAYS}, {domain})}}"
     con.execute(f"CREATE TABLE t AS SELECT {value} AS x, if(i % 3 = 0, 'low', 'high') AS l FROM range(9_000) r(i)")
-    perturb = f"SELECT l, count(*) FILTER (WHERE x = ldp.perturb_mixed(x, l, {levels})) FROM t GROUP BY l ORDER BY l"
+    perturb = f"SELECT l, count(*) FILTER (WHERE x = ldp.perturb(x, {levels}, l)) FROM t GROUP BY l ORDER BY l"
     con.execute(perturb)  # the first call describes the mechanisms
     in_c_alone()
     (_, high), (_, low) = con.execute(perturb).fetchall()
@@ -384,12 +384,12 @@ STATEMENTS = [
     "SELECT ldp.perturb(i, ldp.krr(1, [i, 1])) FROM t",
     "SELECT ldp.perturb({'a': i, 'b': 'x'}, ldp.joint_krr(32, {a: [0, 1, 2], b: ['x', 'y']})) FROM t",
     "SELECT ldp.perturb(i / 2, ldp.krr(32, [0, 0.5, 1])) FROM t",
-    "SELECT ldp.perturb_mixed(i, 'a', MAP {'a': ldp.krr(32, [0, 1, 2])}) FROM t",
-    "SELECT ldp.perturb_mixed(i, i % 2, MAP {0: ldp.krr(32, [0, 1, 2]), 1: ldp.krr(40, [0, 1, 2])}) FROM t",
-    "SELECT ldp.perturb_mixed(i, i, MAP {0: ldp.krr(32, [0, 1, 2]), 1: ldp.krr(40, [0, 1, 2])}) FROM t",
-    "SELECT ldp.perturb_mixed(i, i % 2, MAP {0: ldp.krr(32, [0, 1]), 1: ldp.krr(40, [0, 1])}) FROM t",
-    "SELECT ldp.perturb_mixed(nullif(i, 2), i % 2, MAP {0: ldp.krr(32, [0, 1]), 1: ldp.krr(40, [0, 1])}) FROM t",
-    "SELECT ldp.perturb_mixed(i, nullif(i, 2), MAP {0: ldp.krr(32, [0, 1, 2]), 1: ldp.krr(40, [0, 1, 2])}) FROM t",
+    "SELECT ldp.perturb(i, MAP {'a': ldp.krr(32, [0, 1, 2])}, 'a') FROM t",
+    "SELECT ldp.perturb(i, MAP {0: ldp.krr(32, [0, 1, 2]), 1: ldp.krr(40, [0, 1, 2])}, i % 2) FROM t",
+    "SELECT ldp.perturb(i, MAP {0: ldp.krr(32, [0, 1, 2]), 1: ldp.krr(40, [0, 1, 2])}, i) FROM t",
+    "SELECT ldp.perturb(i, MAP {0: ldp.krr(32, [0, 1]), 1: ldp.krr(40, [0, 1])}, i % 2) FROM t",
+    "SELECT ldp.perturb(nullif(i, 2), MAP {0: ldp.krr(32, [0, 1]), 1: ldp.krr(40, [0, 1])}, i % 2) FROM t",
+    "SELECT ldp.perturb(i, MAP {0: ldp.krr(32, [0, 1, 2]), 1: ldp.krr(40, [0, 1, 2])}, nullif(i, 2)) FROM t",
     "SELECT ldp.perturb(x, ldp.krr(32, [0, 1, 2])) FROM (SELECT i AS x FROM t WHERE i > 5)",
     "SELECT ldp.perturb(DATE '2000-01-01' + i, ldp.krr(32, ['2000-01-01'::DATE, '2000-01-02', '2000-01-03'])) FROM t",
     "SELECT ldp.perturb(DATE '2000-01-01' + i, ldp.krr(32, [DATE '2000-01-01', DATE '2000-01-02'])) FROM t",
@@ -427,9 +427,9 @@ STATEMENTS = [
     "SELECT ldp.perturb(i, ldp.olh(1, [0, 1])) FROM t",
     "SELECT ldp.perturb(i, ldp.matrix([0, 1, 2], [[1e-12, 1 - 2e-12, 1e-12], [1e-12, 1e-12, 1 - 2e-12],"
     " [1 - 2e-12, 1e-12, 1e-12]])) FROM t",
-    "SELECT len(ldp.perturb_mixed(i, i % 2, MAP {0: ldp.oue(1, [0, 1, 2]), 1: ldp.oue(2, [0, 1, 2])})) FROM t",
-    "SELECT ldp.perturb_mixed(i, i % 2, MAP {0: ldp.geometric(32, 0, 2), 1: ldp.geometric(40, 0, 2)}) FROM t",
-    "SELECT ldp.perturb_mixed(i, i % 2, MAP {0: ldp.krr(32, [0, 1, 2]), 1: ldp.krr(32, [0, 1, 2]::INTEGER[])}) FROM t",
+    "SELECT len(ldp.perturb(i, MAP {0: ldp.oue(1, [0, 1, 2]), 1: ldp.oue(2, [0, 1, 2])}, i % 2)) FROM t",
+    "SELECT ldp.perturb(i, MAP {0: ldp.geometric(32, 0, 2), 1: ldp.geometric(40, 0, 2)}, i % 2) FROM t",
+    "SELECT ldp.perturb(i, MAP {0: ldp.krr(32, [0, 1, 2]), 1: ldp.krr(32, [0, 1, 2]::INTEGER[])}, i % 2) FROM t",
 ]
 _BOTH = f"""
 import re, sys, duckdb

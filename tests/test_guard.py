@@ -46,8 +46,8 @@ def test_nothing_is_drawn_outside_of_a_release(watched: DuckDBPyConnection) -> N
 
 
 WAYS = [
-    "SELECT ldp.perturb_mixed(city, id % 2, MAP {0: city(), 1: city()}) FROM people",
-    "SELECT ldp.perturb_mixed(city, 'low', {'low': city()}) FROM people",
+    "SELECT ldp.perturb(city, MAP {0: city(), 1: city()}, id % 2) FROM people",
+    "SELECT ldp.perturb(city, {'low': city()}, 'low') FROM people",
     "SELECT ldp.perturb_once(city, city(), id) FROM people",
     "SELECT ldp.perturb(city, ldp.oue(1, ['Lima', 'Oslo'])) FROM people",
     "SELECT ldp.perturb(city, ldp.olh(1, ['Lima', 'Oslo'])) FROM people",

@@ -133,7 +133,7 @@ def test_reports_of_several_epsilons_over_many_values_are_estimated_without_a_ta
 ) -> None:
     """Over 20,000 values it took 3 GB a table, and no deadline held. The errors are those of the curvature, nearly."""
     levels = "MAP {'lo': ldp.olh(1, range(600)), 'hi': ldp.olh(3, range(600))}"
-    drawn = f"SELECT lev, ldp.perturb_mixed(i % 50, lev, {levels}) AS r FROM people"
+    drawn = f"SELECT lev, ldp.perturb(i % 50, {levels}, lev) AS r FROM people"
     con.execute("CREATE TABLE people AS SELECT i, CASE WHEN i % 3 = 0 THEN 'lo' ELSE 'hi' END AS lev FROM range(3000) t(i)")
     con.execute(f"CREATE TABLE drawn AS {drawn}")
     estimates = []

@@ -259,7 +259,7 @@ def test_the_curvature_of_a_corner_is_that_of_the_table_of_all_cells(capfd: pyte
 
 def test_reports_with_two_epsilons_are_read_together(con: DuckDBPyConnection) -> None:
     levels = "{'far': ldp.planar_geometric(0.5, 70, 70), 'near': ldp.planar_geometric(2, 70, 70)}"
-    con.execute(f"""CREATE TABLE mixed AS SELECT level, ldp.perturb_mixed(i % 100, level, {levels}) AS cell
+    con.execute(f"""CREATE TABLE mixed AS SELECT level, ldp.perturb(i % 100, {levels}, level) AS cell
                     FROM (SELECT i, ['far', 'near'][1 + i % 2] AS level FROM range(2000) t(i))""")
     rows = con.execute(
         f"SELECT unnest(ldp.ibu({{level: level, report: cell}}, {levels}, stop := 3), recursive := true) FROM mixed"

@@ -130,7 +130,7 @@ def test_every_row_draws_a_new_report(con: DuckDBPyConnection) -> None:
 def test_reports_of_words_are_chosen_level_by_level(con: DuckDBPyConnection) -> None:
     levels = "MAP {'bold': ldp.oue(32, [0, 1]), 'shy': ldp.oue(0.5, [0, 1])}"
     con.execute("CREATE TABLE t AS SELECT i, ['bold', 'shy'][1 + i % 2] AS level FROM range(4000) r(i)")
-    share = f"avg((ldp.perturb_mixed(0, level, {levels})[1] & 2 > 0)::INT)"
+    share = f"avg((ldp.perturb(0, {levels}, level)[1] & 2 > 0)::INT)"
     rows = con.execute(f"SELECT i % 2, {share} FROM t GROUP BY 1 ORDER BY 1").fetchall()
     assert rows[0][1] < 0.001  # the other bit is hardly ever set at epsilon 32
     assert rows[1][1] > 0.2

@@ -36,7 +36,7 @@ def mixed(con: DuckDBPyConnection) -> DuckDBPyConnection:
     con.execute("CREATE MACRO cells() AS range(20)")
     con.execute(f"CREATE MACRO levels() AS {LEVELS}")
     con.execute(
-        """CREATE TABLE r AS SELECT i % 2 AS g, level, ldp.perturb_mixed(cities()[1 + least(3, i % 7)], level, levels()) AS x
+        """CREATE TABLE r AS SELECT i % 2 AS g, level, ldp.perturb(cities()[1 + least(3, i % 7)], levels(), level) AS x
            FROM (SELECT i, ['low', 'high'][1 + i // 14 % 2] AS level FROM range(28000) t(i))"""
     )
     return con
@@ -95,7 +95,7 @@ def test_mechanisms_weigh_the_same_if_asked_for_as_equation_13_says(mixed: DuckD
     """1,800 reports at epsilon 0.5 and 200 at 3: the mean of both inverses, its exact errors, and its mean."""
     mixed.execute("CREATE MACRO fours() AS MAP {'low': ldp.krr(0.5, range(4)), 'high': ldp.krr(3, range(4))}")
     users, epsilon = np.array([[1800], [200]]), np.array([[0.5], [3]])
-    mixed.execute("CREATE TABLE u AS SELECT level, ldp.perturb_mixed(i % 4, level, fours()) AS x FROM "
+    mixed.execute("CREATE TABLE u AS SELECT level, ldp.perturb(i % 4, fours(), level) AS x FROM "
                   "(SELECT i, CASE WHEN i < 1800 THEN 'low' ELSE 'high' END AS level FROM range(2000) t(i))")  # fmt: skip
     rows = "FROM u GROUP BY level, x ORDER BY level DESC, x"
     votes = np.reshape(mixed.execute(f"SELECT count(*) {rows}").fetchall(), (2, 4))
@@ -162,7 +162,7 @@ def test_mechanisms_of_different_families_are_estimated_together(mixed: DuckDBPy
     covered = sum(share["low"] <= (0.25 if share["value"] < 4 else 0) <= share["high"] for share in shares)
     assert covered >= 11  # of 20 intervals of 95 %: fewer even if they were independent has probability 2e-8
     assert "LDP401" in error_of(mixed, "SELECT ldp.ibu({level: 'krr', report: x}, families()) FROM u")
-    assert "LDP103" in error_of(mixed, "SELECT ldp.perturb_mixed(1, 'oue', families())")
+    assert "LDP103" in error_of(mixed, "SELECT ldp.perturb(1, families(), 'oue')")
 
 
 REFUSED = {
@@ -172,10 +172,10 @@ REFUSED = {
     "SELECT ldp.ibu({level: 7, report: x}, levels()) FROM r": "LDP304",
     "SELECT ldp.ibu({level: level, report: x}, MAP {'low': city(), 'high': ldp.krr(1, ['Lima', 'Oslo'])}) FROM r": "LDP102",
     "SELECT ldp.ibu(ldp.counts(x), levels()) FROM r": "LDP403",
-    "SELECT ldp.perturb_mixed('Lima', NULL, levels())": "LDP302",
-    "SELECT ldp.perturb_mixed('Lima', 'canary-7f3a', levels())": "LDP302",
-    "SELECT ldp.perturb_mixed('canary-7f3a', 'low', levels())": "LDP302",
-    "SELECT ldp.perturb_mixed(NULL, 'low', levels())": "LDP303",
+    "SELECT ldp.perturb('Lima', levels(), NULL)": "LDP302",
+    "SELECT ldp.perturb('Lima', levels(), 'canary-7f3a')": "LDP302",
+    "SELECT ldp.perturb('canary-7f3a', levels(), 'low')": "LDP302",
+    "SELECT ldp.perturb(NULL, levels(), 'low')": "LDP303",
     "SELECT ldp.ibu(['canary-7f3a'], city()) FROM r": "LDP401",
 }
 
@@ -189,9 +189,7 @@ def test_what_cannot_be_is_refused_without_naming_it(mixed: DuckDBPyConnection, 
 
 def test_each_row_is_drawn_by_the_mechanism_of_its_level(mixed: DuckDBPyConnection) -> None:
     levels = "MAP {1: ldp.krr(20, [0, 1]), 2: ldp.krr(0.000001, [0, 1])}"
-    mixed.execute(
-        f"CREATE TABLE t AS SELECT 1 + i % 2 AS l, ldp.perturb_mixed(0, 1 + i % 2, {levels}) AS x FROM range(8000) t(i)"
-    )
+    mixed.execute(f"CREATE TABLE t AS SELECT 1 + i % 2 AS l, ldp.perturb(0, {levels}, 1 + i % 2) AS x FROM range(8000) t(i)")
     lies = dict(mixed.execute("SELECT l, sum(x) FROM t GROUP BY l").fetchall())
     assert lies[1] <= 1  # 4,000 draws of probability 2e-9: more has probability 3e-11
     assert abs(lies[2] - 2000) < 5 * np.sqrt(1000)  # five standard deviations: false alarm 6e-7
@@ -337,7 +335,7 @@ def test_values_that_people_publish_are_read_and_never_drawn(mixed: DuckDBPyConn
     shares = one(mixed, f"SELECT ldp.ibu({{level: 'open', report: x}}, {OPEN}) {published}")
     assert [share["estimate"] for share in shares] == pytest.approx([0.25, 0.5, 0, 0.25])
     assert shares[1]["std_error"] == pytest.approx(np.sqrt(0.25 / 400))
-    assert "[LDP301]" in error_of(mixed, f"SELECT ldp.perturb_mixed('Lima', 'low', {OPEN})")
+    assert "[LDP301]" in error_of(mixed, f"SELECT ldp.perturb('Lima', {OPEN}, 'low')")
     assert "[LDP101]" in error_of(mixed, "SELECT ldp.perturb('Lima', ldp.krr('infinity', cities()))")
     message = error_of(mixed, f"SELECT ldp.ibu({{level: 'open', report: 'canary-7f3a'}}, {OPEN})")
     assert "[LDP401]" in message
@@ -471,7 +469,7 @@ def ages(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     con.execute(f"CREATE MACRO levels() AS MAP {{'low': {low}, 'high': {high}}}")
     con.execute("""CREATE TABLE people AS SELECT i % 2 AS g, 20 + i % 40 AS age, ['low', 'high'][i % 3 % 2 + 1] AS level
         FROM range(9000) t(i)""")
-    con.execute("CREATE TABLE chosen AS SELECT g, level, ldp.perturb_mixed(age, level, levels()) AS age FROM people")
+    con.execute("CREATE TABLE chosen AS SELECT g, level, ldp.perturb(age, levels(), level) AS age FROM people")
     con.execute("CREATE MACRO day() AS ldp.hierarchy(3, DATE '2024-01-01', DATE '2024-03-31')")
     con.execute("""CREATE TABLE twice AS SELECT [ldp.perturb(d, day()), ldp.perturb(d, day())] AS days
         FROM (SELECT DATE '2024-02-01' + (i % 20)::INTEGER AS d FROM range(3000) t(i))""")

@@ -71,7 +71,7 @@ def test_it_is_marked_wherever_it_is_shown(r: DuckDBPyConnection, tmp_path: Path
 STATEMENTS = {
     "perturb": "SELECT ldp.perturb(x, m()) FROM r",
     "perturb_rows": "FROM ldp.perturb_rows(r, {x: m()})",
-    "perturb_mixed": "SELECT ldp.perturb_mixed('a', 'l', MAP {'l': m()})",
+    "perturb by level": "SELECT ldp.perturb('a', MAP {'l': m()}, 'l')",
     "a declared one": "SELECT ldp.perturb('a', ldp.declared('pram'))",
     "a row": "SELECT ldp.describe(ldp.row(columns := {x: m(), y: ldp.krr(1, [1, 2])}))",
     "one of a row": "SELECT ldp.describe(ldp.one_of(columns := {x: m(), y: ldp.krr(1, [1, 2])}))",

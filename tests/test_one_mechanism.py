@@ -30,7 +30,7 @@ MADE_FROM_ROWS = [
     "SELECT ldp.perturb(city, ldp.krr(CASE city WHEN 'Lima' THEN 3 ELSE 0.5 END, ['Lima', 'Oslo', 'Rome'])) FROM people",
     "SELECT ldp.perturb(city, ldp.krr((1 + i // 4096) / 10, ['Lima', 'Oslo', 'Rome'])) FROM people",
     "SELECT ldp.perturb(city, ldp.oue(0.1, [city, 'none'])) FROM people",
-    "SELECT ldp.perturb_mixed(city, 'a', MAP {'a': ldp.krr(0.1, [city, 'none'])}) FROM people",
+    "SELECT ldp.perturb(city, MAP {'a': ldp.krr(0.1, [city, 'none'])}, 'a') FROM people",
     "SELECT ldp.perturb(city, m) FROM people JOIN (SELECT c, ldp.krr(0.1, [c, 'none']) AS m "
     "FROM (VALUES ('Lima'), ('Oslo'), ('Rome')) v(c)) ON c = city",
     "SELECT ldp.perturb(city, (SELECT ldp.krr(0.1, [c, 'none']) FROM (VALUES ('Lima'), ('Oslo'), ('Rome')) v(c) "
@@ -43,7 +43,7 @@ MADE_FROM_ROWS = [
 def test_a_mechanism_that_changes_between_vectors_is_refused_and_nothing_is_stored(
     sorted_by_city: DuckDBPyConnection, sql: str
 ) -> None:
-    with pytest.raises(duckdb.Error, match=r"LDP301.*perturb_mixed"):
+    with pytest.raises(duckdb.Error, match=r"LDP301.*MAP"):
         sorted_by_city.execute(f"CREATE TABLE r AS {sql}")
     assert sorted_by_city.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'r'").fetchone() == (0,)
 
@@ -57,7 +57,7 @@ ONE_MECHANISM = [
     "SELECT ldp.perturb(city, getvariable('m')) FROM people",
     "SELECT ldp.perturb(city, city()) FROM people UNION ALL "
     "SELECT ldp.perturb(city, ldp.krr(2, ['Lima', 'Oslo', 'Rome'])) FROM people",
-    "SELECT ldp.perturb_mixed(city, i % 2, MAP {0: city(), 1: ldp.krr(2, ['Lima', 'Oslo', 'Rome', 'Kyiv'])}) FROM people",
+    "SELECT ldp.perturb(city, MAP {0: city(), 1: ldp.krr(2, ['Lima', 'Oslo', 'Rome', 'Kyiv'])}, i % 2) FROM people",
     "SELECT x FROM people, LATERAL (SELECT ldp.perturb(c, city()) AS x FROM (SELECT people.city AS c))",
 ]
 

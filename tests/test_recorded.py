@@ -276,7 +276,7 @@ def test_statements_of_the_prompt_record_what_they_draw(tmp_path: Path) -> None:
         ("INSERT INTO r (y) WITH q AS (SELECT ldp.perturb(x, a()) AS x FROM p) FROM q", {"y": "a()"}),
         ("INSERT INTO r SELECT ldp.perturb(x, a()) AS y, 1 AS x FROM p", None),  # columns by position
         ("CREATE VIEW r AS SELECT ldp.perturb(x, a()) AS x FROM p", None),
-        ("CREATE TABLE r AS SELECT ldp.perturb_mixed(x, level, MAP {'low': a()}) AS x FROM p", None),
+        ("CREATE TABLE r AS SELECT ldp.perturb(x, MAP {'low': a()}, level) AS x FROM p", None),
         ("CREATE TABLE r AS SELECT lower(x) AS x FROM p", None),
         ("CREATE TABLE r AS SELECT x FROM (SELECT ldp.perturb(x, a()) AS x FROM p)", {"x": "a()"}),
         ("CREATE TABLE r AS SELECT lower(x) AS x FROM (SELECT ldp.perturb(x, a()) AS x FROM p)", None),

@@ -129,8 +129,8 @@ def test_a_value_outside_a_long_domain_is_refused_without_showing_it(con: DuckDB
 def test_levels_of_a_mixture_are_drawn_in_the_type_of_the_domain(con: DuckDBPyConnection) -> None:
     con.execute("SET VARIABLE d = list_transform(range(900), lambda i: 'item number ' || i)")
     con.execute(
-        """CREATE TABLE r AS SELECT ldp.perturb_mixed('item number ' || i, CASE WHEN i % 2 = 0 THEN 'low' ELSE 'high' END,
-           MAP {'low': ldp.krr(1, getvariable('d')), 'high': ldp.krr(20, getvariable('d'))}) AS y, i FROM range(900) t(i)"""
+        """CREATE TABLE r AS SELECT ldp.perturb('item number ' || i, MAP {'low': ldp.krr(1, getvariable('d')),
+            'high': ldp.krr(20, getvariable('d'))}, ['low', 'high'][1 + i % 2]) AS y, i FROM range(900) t(i)"""
     )
     kept = con.execute("SELECT count(*) FILTER (WHERE y = 'item number ' || i) FROM r WHERE i % 2 = 1").fetchall()
     assert kept[0][0] > 440

@@ -109,8 +109,8 @@ both = "row(city := people_city, other := krr(1, [1, 2]))"
             "SELECT ldp.perturb({city: city, other: 1}, 'row({city: people_city, other: krr(1, [1, 2])})') FROM people",
             "SELECT ldp.perturb({city: city, other: 1}, ldp.m.both()) FROM people",
             "FROM ldp.perturb_rows(people, {city: ldp.m.people_city()})",
-            "SELECT ldp.perturb_mixed(city, 'a', {a: ldp.m.people_city()}) FROM people",
-            "SELECT ldp.perturb_mixed(city, 'a', MAP {'a': ldp.m.people_city()}) FROM people",
+            "SELECT ldp.perturb(city, {a: ldp.m.people_city()}, 'a') FROM people",
+            "SELECT ldp.perturb(city, MAP {'a': ldp.m.people_city()}, 'a') FROM people",
         ):
             with pytest.raises(duckdb.Error, match=r"LDP307.*declares permanent reports, .* in SQL ldp.perturb_once"):
                 con.sql(query).fetchall()
@@ -335,7 +335,7 @@ def test_sql_draws_from_the_table_of_a_policy_only_with_its_mechanisms(
         "FROM ldp.perturb_rows(people, {city: ldp.m.people_city()}, keep := ['ssn', 'id'])",
         "FROM ldp.perturb_rows(seen, {city: ldp.m.people_city()}, keep := 'ssn')",
         "FROM ldp.perturb_rows(people, {home: ldp.m.people_city()})",
-        f"SELECT ldp.perturb_mixed(city, 'a', {{a: ldp.{MORE}}}) FROM people",
+        f"SELECT ldp.perturb(city, {{a: ldp.{MORE}}}, 'a') FROM people",
         f"SELECT ldp.perturb_once(city, ldp.{MORE}, id) FROM people",
         f"CREATE TABLE stored AS SELECT (SELECT ldp.perturb(p.city, ldp.{MORE})) FROM people AS p",
         f"UPDATE people SET city = ldp.perturb(city, ldp.{MORE})",

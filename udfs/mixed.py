@@ -87,7 +87,7 @@ def _handles(handle: int) -> np.ndarray:
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer what ``ldp.perturb_mixed`` needs."""
+    """Offer what ``ldp.perturb`` needs for levels."""
     return [
         Scalar("__ldp_mixture", mixture_handle, "BIGINT"),
         Scalar("__ldp_level", level_handle, "BIGINT"),

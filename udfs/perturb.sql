@@ -1,11 +1,8 @@
 CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, m, ldp._report_kind(m)),
     (x) AS error('[LDP103] perturb needs a mechanism. Hint: write ldp.perturb(city, ldp.krr(1, [''Lima'', ''Oslo''])).'),
-    (x, name, epsilon, domain := NULL) AS
-        error('[LDP103] perturb takes a value and a mechanism. Hint: write ldp.perturb(city, ldp.krr(1, [''Lima'', ''Oslo''])).');
+    (x, name VARCHAR, epsilon, domain := NULL) AS
+        error('[LDP103] perturb takes a value and a mechanism. Hint: write ldp.perturb(city, ldp.krr(1, [''Lima'', ''Oslo''])).'),
+    -- The level must not depend on the value: it is published as it is.
+    (x, mechanisms, level) AS ldp._mixed_report(x, level, mechanisms, ldp._report_kind(ldp._any(mechanisms, mechanisms)));
 
--- The level must not depend on the value: it is published as it is.
-CREATE OR REPLACE MACRO ldp.perturb_mixed(x, level, mechanisms) AS
-    ldp._mixed_report(x, level, mechanisms, ldp._report_kind(ldp._any(mechanisms, mechanisms)));
-
-COMMENT ON MACRO ldp.perturb IS 'one report for each value; every call draws new reports';
-COMMENT ON MACRO ldp.perturb_mixed IS 'one report for each value, by the mechanism of its level: a per-user epsilon';
+COMMENT ON MACRO ldp.perturb IS 'one report for each value; every call draws new reports. ldp.perturb(x, mechanisms, level) draws by the mechanism of the level: a per-user epsilon';

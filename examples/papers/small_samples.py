@@ -115,7 +115,7 @@ def simulated(con: DuckDBPyConnection, p: np.ndarray, users: tuple[int, int, int
     )  # fmt: skip
     con.register("drawn", drawn)
     con.execute("CREATE OR REPLACE TABLE reports AS "
-                "SELECT run, level, ldp.perturb_mixed(name_of(value), level, getvariable('private')) AS report "
+                "SELECT run, level, ldp.perturb(name_of(value), getvariable('private'), level) AS report "
                 "FROM drawn WHERE level < 4 UNION ALL SELECT run, level, name_of(value) FROM drawn WHERE level = 4")  # fmt: skip
     con.execute("CREATE OR REPLACE TABLE truth AS SELECT ?::DOUBLE[] AS p", [p.tolist()])
 

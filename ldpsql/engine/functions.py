@@ -254,7 +254,7 @@ def changing() -> NotPrivate:
     return NotPrivate(
         "the mechanism changes from row to row",
         "declare one mechanism, without a column in it; for users with an epsilon of their own there is "
-        "ldp.perturb_mixed(x, level, MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)})",
+        "ldp.perturb(x, MAP {'low': ldp.krr(1, ...), 'high': ldp.krr(3, ...)}, level)",
     )
 
 

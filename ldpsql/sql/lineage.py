@@ -20,7 +20,7 @@ from ldpsql.sql.structure import parsed
 # Calls of functions in parsed SQL: those of ldpsql, and those that draw, with their mechanisms.
 
 _ROWS = "perturb_rows"
-_OF_A_MECHANISM = {"perturb", "perturb_once"}  # (x, m, ...)
+_OF_A_MECHANISM = {"perturb": 2, "perturb_once": 4}  # (x, m, ...), with the number of arguments: one more is a level
 _OF_DUCKDB = {"mean", "quantile", "variance"}  # without a schema, these are DuckDB's own
 _UNNAMED = "m"  # for messages: a mechanism that SQL does not name
 
@@ -49,7 +49,7 @@ class Calls:
         call = node.expression if isinstance(node, exp.Dot) else node
         if not isinstance(call, exp.Anonymous):
             return ""
-        if call.name.lower() in _OF_A_MECHANISM and len(call.expressions) > 1:
+        if 1 < len(call.expressions) <= _OF_A_MECHANISM.get(call.name.lower(), 0):
             return call.expressions[1].sql("duckdb", normalize_functions=False)
         return _UNNAMED if self._drawing.named([call.name]) else ""
 

@@ -114,9 +114,6 @@ SELECT id, ldp.perturb(city, city()) AS report FROM people;
 FROM ldp.perturb_rows(people, {city: city()}, keep := [level]) ORDER BY level;
 -- perturb_once ~report
 SELECT id, ldp.perturb_once(city, city(), id) AS report FROM people;
--- perturb_mixed ~report
-SELECT level, ldp.perturb_mixed(city, level, {low: ldp.krr(1, ['Lima', 'Oslo']), high: ldp.krr(2, ['Lima', 'Oslo'])}) AS report
-FROM people;
 -- read
 SELECT ldp.read('010', ldp.encoding(1, ['Lima', 'Oslo', 'Rome'], 'oue')) AS report;
 -- budget
