@@ -327,14 +327,13 @@ def test_sql_refuses_columns_that_another_mechanism_drew(con: DuckDBPyConnection
     ldpsql.perturb_table(con, "people", "reports", {"home": DREW})
     con.execute("CREATE SCHEMA s; CREATE TABLE s.reports AS FROM reports; CREATE VIEW chosen AS FROM reports")
     for name in ("reports", '"Reports"', "main.reports", "memory.reports", "memory.main.reports"):
-        query = f"SELECT count(*) FROM ldp.estimate({name}, home, drew()) WHERE ldp.drawn_by('{name}', 'Home', {{}}())"
+        query = f"SELECT count(*) FROM ldp.estimate({name}, Home, {{}}())"
         assert con.execute(query.format("drew")).fetchall() == [(4,)]
         with pytest.raises(duckdb.Error, match="LDP408"):
             con.execute(query.format("other")).fetchall()
-    for unknown in ("s.reports", "chosen", "reports.parquet", "nowhere"):
-        assert con.execute(f"SELECT ldp.drawn_by('{unknown}', 'home', other())").fetchall() == [(False,)]
-    con.execute("CREATE TEMP TABLE reports AS FROM main.reports")
-    assert con.execute("SELECT ldp.drawn_by('reports', 'home', other())").fetchall() == [(False,)]
+    con.execute("CREATE TEMP TABLE hidden AS FROM main.reports; ALTER TABLE hidden RENAME TO reports")
+    for unknown in ("s.reports", "chosen", "reports"):
+        assert con.execute(f"SELECT count(*) FROM ldp.estimate({unknown}, home, other())").fetchall() == [(4,)]
 
 
 @pytest.mark.filterwarnings("error")

@@ -136,7 +136,6 @@ ALLOWED = [
     "CREATE MACRO shares(x) AS ldp.ibu(x, city()); SELECT shares(city) AS s FROM reports ORDER BY s LIMIT 1",
     "SELECT * FROM people WHERE id IN (SELECT id FROM reports)",
     "SELECT DISTINCT region FROM reports",
-    "SELECT count(*) FROM reports WHERE ldp.drawn_by('reports', 'city', city())",
     "SELECT 'city' AS city, 1 AS n FROM regions GROUP BY city",
 ]
 

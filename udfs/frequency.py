@@ -11,7 +11,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.functions import (
-    MECHANISMS,
     SOURCES,
     Column,
     Handles,
@@ -20,7 +19,6 @@ from ldpsql.functions import (
     Mixed,
     Scalar,
     Takes,
-    TextLists,
     Texts,
     Wholes,
     check_counts,
@@ -32,7 +30,6 @@ from ldpsql.functions import (
     guarded,
     hookimpl,
     listed_by,
-    lists_of,
     octets,
     people_of_rows,
     plain,
@@ -48,7 +45,6 @@ _NAME = r'(?:(\w+)|"((?:[^"]|"")*)")'
 _COLUMN = re.compile(rf"{_NAME} := (?:{_NAME}\.)*{_NAME}(?:, |\)$)")
 _COLUMNS = re.compile(rf"struct_pack\((?:{_COLUMN.pattern})+")  # a struct of columns, as DuckDB names it
 _FIELD = re.compile(rf"STRUCT\({_NAME} ")  # of a type; the name is in quotes if it must be
-_Comments = Annotated[Column, Takes("a list of comments", lists_of(structs_with("path", "comment")))]
 _Places = Annotated[Column, Takes("a table", structs_with("name", "place", "columns"))]
 
 
@@ -124,29 +120,6 @@ def octets_of_sets(reports: Lists) -> pa.Array:
 
 
 @guarded
-def drawn_by(names: Texts, places: TextLists, columns: _Comments, handles: Handles) -> pa.Array:
-    """Return whether a comment says which mechanism drew the reports of a column.
-
-    Raises:
-        OtherMechanism: if the comment names another mechanism.
-
-    """
-    rows = zip(*(plain(column).to_pylist() for column in (names, places, columns, handles)), strict=True)
-    made = [_drawn_by(name, place, named, MECHANISMS.thing(handle)) for name, place, named, handle in rows]
-    return pa.array(made, pa.bool_())
-
-
-def _drawn_by(
-    name: str | None, place: list[str | None] | None, columns: list[dict[str, Any] | None] | None, mechanism: Mechanism
-) -> bool:
-    named = [part for part in place or [] if part is not None]
-    if name is None or len(named) != 2:
-        raise InvalidParameter("a table has a name, in a catalog and a schema", "call ldp.estimate, which passes them")
-    comments = [(tuple(column["path"] or ()), column["comment"]) for column in columns or [] if column]
-    return compare_comments(name, named, comments, mechanism)
-
-
-@guarded
 def agreed(places: _Places, columns: Texts, handles: Handles) -> pa.Array:
     """Return true for each group of the reports of one place.
 
@@ -183,9 +156,13 @@ def _drawn_as(name: str, mechanism: Mechanism | Mixed) -> Iterator[tuple[str, Me
 
 
 def _compare(place: dict[str, Any], column: str, mechanism: Mechanism) -> None:
-    named = [one for one in place["columns"] or [] if one["column"] == column.lower()]
-    if not _drawn_by(place["name"], place["place"], named, mechanism):
-        check_files(place["name"], column, mechanism)
+    name, schema = place["name"], [part for part in place["place"] or [] if part is not None]
+    if name is None or len(schema) != 2:
+        raise InvalidParameter("a table has a name, in a catalog and a schema", "call ldp.estimate, which passes them")
+    named = [one for one in place["columns"] or [] if one and one["column"] == column.lower()]
+    comments = [(tuple(one["path"] or ()), one["comment"]) for one in named]
+    if not compare_comments(name, schema, comments, mechanism):
+        check_files(name, column, mechanism)
 
 
 @guarded
@@ -211,9 +188,8 @@ def few_reports(handles: Handles, reports: Wholes) -> pa.Array:
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.counts``, ``ldp.merge``, ``ldp.drawn_by`` and what tables of reports need."""
+    """Offer ``ldp.counts``, ``ldp.merge`` and what tables of reports need."""
     return [
-        Scalar("__ldp_drawn_by", drawn_by, "BOOLEAN"),
         Scalar("__ldp_agreed", agreed, "BOOLEAN"),
         Scalar("__ldp_many", many_reports, "BOOLEAN"),
         Scalar("__ldp_few", few_reports, "BOOLEAN"),

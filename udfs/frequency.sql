@@ -26,12 +26,6 @@ CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged_kind(
     map_values(counts)
 );
 
--- A macro of its own: `ldp.estimate` also takes a table as an identifier, whose name SQL cannot read.
-CREATE OR REPLACE MACRO ldp.drawn_by(reports, report, m) AS __ldp_drawn_by(reports, [current_database(), current_schema()], (
-    SELECT list({'path': [lower(database_name), lower(schema_name), lower(table_name)], 'comment': comment})
-    FROM duckdb_columns() WHERE lower(column_name) = lower(report)
-), __ldp_mechanism(m));
-
 -- True, or an error if the table or the file records another mechanism. A table function takes the name of a table as a string.
 -- A temporary table may hide another one of its name.
 CREATE OR REPLACE MACRO ldp._agreed(reports, report_name, source) AS __ldp_agreed((
@@ -89,4 +83,3 @@ CREATE OR REPLACE MACRO ldp._table_estimate(reports, report, m, estimator := NUL
 
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';
 COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of counts of reports';
-COMMENT ON MACRO ldp.drawn_by IS 'whether the comment of a column of a table says that the mechanism drew its reports; an error if another one did';

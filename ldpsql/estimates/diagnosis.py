@@ -8,7 +8,7 @@ MISFIT = "these values do not fit this mechanism: pass its reports, not a raw co
 RECORDED, UNRECORDED = "recorded", "unrecorded"
 UNKNOWN_RECORD = (
     "unrecorded: nothing says which mechanism drew these reports, so another one would not be refused; ldp.perturb_rows "
-    "records it in their type, and perturb_table in a comment, which ldp.drawn_by compares"
+    "records it in their type, and perturb_table in a comment, which FROM ldp.estimate compares"
 )
 OF_RANGES = "for shares of ranges and quantiles, hierarchy is made"
 _UNKNOWN = (

@@ -224,8 +224,6 @@ SELECT ldp.declare('town', city()) AS fingerprint;
 SELECT name, ldp.describe(ldp.declared('town')).claim AS claim FROM ldp.declared();
 -- mechanism
 SELECT ldp.describe(ldp.mechanism('recorded', 'city')).claim AS claim;
--- drawn_by
-SELECT ldp.drawn_by('reports', 'city', city()) AS drawn;
 -- mechanisms
 FROM ldp.mechanisms() WHERE name = 'krr';
 -- estimators
