@@ -151,9 +151,18 @@ def test_means_of_many_values_are_drawn_to_each_other_and_their_intervals_are_no
     )
     best = rows(con, f"ldp.outcome(report, {m}, y)", "alike")
     inverted = rows(con, f"ldp.outcome(report, {m}, y, estimator := 'inv')", "alike")
-    assert [row[3:5] for row in best] == [row[3:5] for row in inverted]
+    assert [row[2:5] for row in best] == [row[2:5] for row in inverted]
+    assert all(low <= mean <= high for _, mean, _, low, high, *_ in best)
     spread = [np.nanstd([np.nan if row[1] is None else row[1] for row in some]) for some in (best, inverted)]
     assert spread[0] < spread[1]
+
+
+def test_an_interval_that_would_leave_out_all_means_holds_all_of_them(con: DuckDBPyConnection) -> None:
+    """As many reports of 1 as nobody would give, and all with the outcome 1, which is too many for any mean of so few."""
+    m = "ldp.krr(1, [1, 2, 3, 4])"
+    reports = "SELECT 1 AS report, 1 AS y FROM range(420) UNION ALL SELECT 2 + i % 3, (i >= 360)::INTEGER FROM range(1980) t(i)"
+    first, *_ = sorted(rows(con, f"ldp.outcome(report, {m}, y, estimator := 'inv')", f"({reports})"))
+    assert first[3:5] == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("weight", ["-1", "NULL::DOUBLE", "'inf'::DOUBLE", "CASE WHEN y > 10 THEN -0.5 ELSE 1 END"])

@@ -309,12 +309,9 @@ class _Inversion:
         wide = table.final - table.first > table.most - table.least
         first = wide.ifelse(greatest(table.first, least(table.r, table.least)), table.first)
         final = wide.ifelse(least(table.final, greatest(table.r, table.most)), table.final)
-        inside = (
-            (table.first < table.least) & (table.final > table.least),
-            (table.final > table.most) & (table.first < table.most),
-        )
-        start = (gap & inside[0]).ifelse(least(table.final, table.most), table.least)
-        end = (gap & inside[1]).ifelse(greatest(table.first, table.least), table.most)
+        begins, ends = (gap & (one > table.least) & (one < table.most) for one in (table.first, table.final))
+        start = (ends & (table.first < table.least)).ifelse(table.final, table.least)
+        end = (begins & (table.final > table.most)).ifelse(table.first, table.most)
         variance = greatest(table.tops - table.r * table.both * 2 + table.r * table.r * table.bottoms, 0.0)
         bound = {"low": table.clear.ifelse(first, start), "high": table.clear.ifelse(final, end)}
         known = table.bottom > table.bottoms.sqrt() * z

@@ -47,8 +47,8 @@ def fieller(pair: Pair, z: float, least: float, most: float) -> tuple[Floats, Fl
     """Return the ends of the ratios r between ``least`` and ``most`` for which top - r bottom is within z errors of zero.
 
     If the denominator is within z errors of zero, that may be all of them, or all but some between: then it is the shortest
-    interval that holds them. An interval around a clearly positive denominator is cut to these ratios and its own only if it is
-    wider than all of them.
+    interval that holds them, or all if none is left. An interval around a clearly positive denominator is cut to these ratios
+    and its own only if it is wider than all of them.
     Source: Fieller, "Some problems in interval estimation", Journal of the Royal Statistical Society B 1954.
     """
     known = ~pair.unknown
@@ -60,8 +60,8 @@ def fieller(pair: Pair, z: float, least: float, most: float) -> tuple[Floats, Fl
     lead = np.where(lead == 0, _SMALLEST, lead)
     first, last = np.sort([(half - reach) / lead, (half + reach) / lead], axis=0)
     gap = known & ~clear & (root > 0) & (lead < 0)  # ratios between the two are excluded
-    low = np.where(gap & (first < least) & (last > least), np.minimum(last, most), least)
-    high = np.where(gap & (last > most) & (first < most), np.maximum(first, least), most)
+    low = np.where(gap & (first < least) & (least < last) & (last < most), last, least)
+    high = np.where(gap & (last > most) & (least < first) & (first < most), first, most)
     wide, own = last - first > most - least, ratio(pair)
     first = np.where(wide, np.maximum(first, np.minimum(own, least)), first)
     last = np.where(wide, np.minimum(last, np.maximum(own, most)), last)

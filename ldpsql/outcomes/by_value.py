@@ -127,7 +127,9 @@ def by_value(corrected: Corrected, kind: str, versus: int | None, estimator: Est
         kind: the mean, sum, variance or share.
         versus: the place of the value that each mean is compared with; None for the means themselves.
         estimator: ``inv``, the unbiased inversion; ``empirical_bayes``, which for means learns from all values how much they
-            differ, and draws uncertain ones towards the others; ``best``, which is that for the means of three or more values.
+            differ, and draws uncertain ones towards the others, as far as the interval of the unbiased mean goes; ``best``,
+            which is that for the means of three or more values. Errors and intervals are those of the inversion.
+            Source: Efron, Morris, "Limiting the risk of Bayes and empirical Bayes estimators", JASA 1972.
 
     Raises:
         InvalidParameter: if it is another estimator, or there is no such number.
@@ -150,8 +152,7 @@ def by_value(corrected: Corrected, kind: str, versus: int | None, estimator: Est
         return _ratio(corrected.of_variances, z, 0.0, (most - least) ** 2 / 4)
     plain = _ratio(corrected.of_means, z, least, most)
     if estimator.name != INV and len(corrected.sums) >= _FEWEST:
-        estimate, error = posterior(corrected)
-        plain = replace(plain, estimate=estimate, std_error=error)
+        plain = replace(plain, estimate=np.clip(posterior(corrected), plain.low, plain.high))
     return plain if versus is None else _compared(corrected, plain, versus, z)
 
 
@@ -183,8 +184,8 @@ def _compared(corrected: Corrected, means: Measure, versus: int, z: float) -> Me
     return Measure(apart, error, low, high)
 
 
-def posterior(corrected: Corrected) -> tuple[Floats, Floats]:
-    """Return means and standard deviations of the posterior of all means, under a normal prior learned from them.
+def posterior(corrected: Corrected) -> Floats:
+    """Return the means of the posterior of all means, under a normal prior learned from them.
 
     The prior is centred at the mean of all rows, which has no noise of the reports, and its variance has the largest marginal
     likelihood. The sums S_k - c N_k, which are linear, are what is known of the means: so values whose N_k is near zero are
@@ -193,9 +194,9 @@ def posterior(corrected: Corrected) -> tuple[Floats, Floats]:
     """
     n, centre, width = np.maximum(corrected.sums[:, 0], 0.0), corrected.centre, corrected.ends[1] - corrected.ends[0]
     if not width > 0:
-        return np.full(len(n), centre), np.zeros(len(n))
+        return np.full(len(n), centre)
     raised = corrected.sums[:, 1] - centre * corrected.sums[:, 0]
-    means, covariance = np.full(len(n), centre), np.zeros((len(n), len(n)))
+    means = np.full(len(n), centre)
     variances = width**2 * np.geomspace(1e-8, 0.25, 60)
     for _ in range(_ROUNDS):
         noise = corrected.scatter(means)
@@ -206,10 +207,9 @@ def posterior(corrected: Corrected) -> tuple[Floats, Floats]:
         spread = variances[int(np.argmax(fits))]
         gain = spread * n[:, None] * np.linalg.inv(noise + spread * np.diag(n**2))
         before, means = means, np.clip(centre + gain @ raised, *corrected.ends)
-        covariance = spread * np.eye(len(n)) - gain @ (n[:, None] * spread * np.eye(len(n)))
         if np.abs(means - before).max() <= 1e-3 * np.sqrt(spread):
             break
-    return means, np.sqrt(np.maximum(covariance.diagonal(), 0.0))
+    return means
 
 
 def _log_likelihood(x: Floats, covariances: Floats) -> Floats:
