@@ -55,6 +55,7 @@ def test_shares_are_those_of_the_inverse_in_sql_python_and_commands(r: DuckDBPyC
 def test_it_is_marked_wherever_it_is_shown(r: DuckDBPyConnection, tmp_path: Path) -> None:
     ((described,),) = r.execute("SELECT ldp.describe(m())").fetchall()
     assert (described["claim"], described["realised_epsilon"]) == (str(NoClaim()), np.inf)
+    assert (described["ratio"], described["slack"]) == ("infinite", None)
     document = ldpsql.document(PRAM)
     assert document["claim"] == str(NoClaim())
     assert document["privacy"] == {"epsilon": None}
@@ -75,7 +76,6 @@ STATEMENTS = {
     "a declared one": "SELECT ldp.perturb('a', ldp.declared('pram'))",
     "a row": "SELECT ldp.describe(ldp.row(columns := {x: m(), y: ldp.krr(1, [1, 2])}))",
     "one of a row": "SELECT ldp.describe(ldp.one_of(columns := {x: m(), y: ldp.krr(1, [1, 2])}))",
-    "audit": "FROM ldp.audit(m())",
     "text": f"SELECT ldp.perturb('a', {'$$' + PRAM + '$$'})",
 }
 

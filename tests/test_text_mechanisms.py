@@ -69,7 +69,6 @@ EVERYWHERE = [
     "SELECT ldp.ibu([city], {m}) FROM r",
     "SELECT ldp.ibu({{level: 0, report: city}}, MAP {{0: {m}}}) FROM r",
     "SELECT ldp.describe({m})",
-    "FROM ldp.audit({m})",
     "FROM ldp.channel({m})",
     "FROM ldp.estimate(r, city, {m})",
     "FROM ldp.estimate(r, city, {m}, by := g) ORDER BY ALL",

@@ -1,4 +1,4 @@
-"""The privacy of a mechanism and the information in its reports: channel, audit, mutual information, distortion."""
+"""The privacy of a mechanism and the information in its reports: channel, mutual information, distortion."""
 
 from __future__ import annotations
 
@@ -39,12 +39,6 @@ _CELLS = pa.list_(
     )
 )
 _CELL = "STRUCT(value INTEGER, report VARCHAR, exact VARCHAR, probability DOUBLE)[]"
-
-
-@guarded
-def analytic(handles: Handles) -> pa.Array:
-    """Return the analytic audit of each mechanism."""
-    return pa.array(MECHANISMS.each(handles, lambda mechanism: asdict(audit.analytic(mechanism))))
 
 
 @guarded
@@ -119,9 +113,8 @@ def _numbers(prior: pa.Scalar) -> np.ndarray:
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.channel``, ``ldp.audit``, ``ldp.information``, ``ldp.repeated_error`` and ``ldp.shuffled``."""
+    """Offer ``ldp.channel``, ``ldp.information``, ``ldp.repeated_error`` and ``ldp.shuffled``."""
     return [
-        Scalar("__ldp_audit", analytic, struct_type(audit.AnalyticAudit)),
         Scalar("__ldp_channel", channel, _CELL),
         Scalar("__ldp_information", information, struct_type(Information)),
         Scalar("__ldp_repeated_error", repeated, struct_type(RepeatedError)),

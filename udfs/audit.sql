@@ -1,4 +1,3 @@
-CREATE OR REPLACE MACRO ldp.audit(m) AS TABLE SELECT unnest(__ldp_audit(__ldp_mechanism(m)));
 
 -- A report keeps its own type if SQL lists the reports; otherwise it is text.
 CREATE OR REPLACE MACRO ldp.channel(m) AS TABLE
@@ -16,7 +15,6 @@ CREATE OR REPLACE MACRO ldp.shuffled(m, reports, delta) AS
 
 CREATE OR REPLACE MACRO ldp.repeated_error(m, reports) AS __ldp_repeated_error(__ldp_mechanism(m), try_cast(reports AS DOUBLE));
 
-COMMENT ON MACRO TABLE ldp.audit IS 'exact realised privacy: ratio, slack, and the pair and report that attain it';
 COMMENT ON MACRO TABLE ldp.channel IS 'the probability of every report given every value, exact and rounded';
 COMMENT ON MACRO ldp.information IS 'what one report reveals on average under a prior, in nats, and how far reports are from the values; with beta, the least information that this distortion allows';
 COMMENT ON MACRO ldp.repeated_error IS 'bounds the error of identifying a value from many independent reports of it';

@@ -20,11 +20,12 @@ from ldpsql.functions import (
     plain,
     registry,
 )
-from ldpsql.mechanisms import Mechanism, certify
+from ldpsql.mechanisms import Mechanism, NoClaim, certify
 
 _ENTRY = "STRUCT(name VARCHAR, signature VARCHAR, summary VARCHAR, plugin VARCHAR)[]"
 _DESCRIPTION = (
     "STRUCT(mechanism VARCHAR, claim VARCHAR, realised_epsilon DOUBLE, ratio VARCHAR, "
+    "slack DOUBLE, delta DOUBLE, exact_delta VARCHAR, value VARCHAR, other VARCHAR, report VARCHAR, "
     "inputs BIGINT, outputs BIGINT, structure VARCHAR, summary VARCHAR, fingerprint VARCHAR)"
 )
 
@@ -50,17 +51,24 @@ def _entry(spec: type[Spec]) -> dict[str, str]:
 
 @guarded
 def describe(handles: Handles) -> pa.Array:
-    """Return name, claim, realised epsilon, the exact largest ratio, size, structure and fingerprint of each mechanism."""
+    """Return for each mechanism its claim, what it keeps, the values and the report that reach it, size and fingerprint."""
     return pa.array(MECHANISMS.each(handles, _description))
 
 
 def _description(mechanism: Mechanism) -> dict[str, Any]:
     certified = certify(mechanism)
+    proof = certified.certificate
     return {
         "mechanism": certified.mechanism.name,
-        "claim": str(certified.certificate.claimed),
-        "realised_epsilon": certified.certificate.epsilon,
-        "ratio": str(certified.certificate.ratio),
+        "claim": str(proof.claimed),
+        "realised_epsilon": proof.epsilon,
+        "ratio": "infinite" if proof.ratio is None else str(proof.ratio),
+        "slack": None if isinstance(proof.claimed, NoClaim) else proof.slack,
+        "delta": float(proof.delta),
+        "exact_delta": str(proof.delta),
+        "value": certified.text(proof.value),
+        "other": certified.text(proof.other),
+        "report": certified.report_text(proof.report),
         "inputs": len(certified.values.listed) or None,  # strings are too many to number
         "outputs": getattr(certified.channel, "outputs", None),  # sets and private seeds are too many to number
         "structure": type(certified.channel).__name__,

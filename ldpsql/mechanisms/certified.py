@@ -156,7 +156,7 @@ class CertifiedMechanism(ABC):
 
     def report_text(self, report: int) -> str:
         """Return a report, given by its number, as text."""
-        return self.reports.texts[report] if isinstance(self.reports, Domain) else self.reports.text(report)
+        return str(self.reports.written[report]) if isinstance(self.reports, Domain) else self.reports.text(report)
 
     def shown(self, drawn: Drawn) -> pa.Array:
         """Return drawn positions or words as a column of reports."""
@@ -206,7 +206,7 @@ class CertifiedValues(_Responding):
         return np.array([place], dtype=np.int32)
 
     def text(self, place: int) -> str:
-        return self.values.texts[place]
+        return str(self.values.written[place])
 
     def draw_value(self, place: int, count: int) -> Drawn:
         return self.channel.draw(np.full(count, place, dtype=np.int32))

@@ -210,8 +210,6 @@ SELECT unnest(ldp.describe(city()));
 SELECT left(ldp.document(city()), 60) AS json;
 -- channel
 FROM ldp.channel(ldp.krr(1, ['yes', 'no']));
--- audit
-FROM ldp.audit(city());
 -- information
 SELECT unnest(ldp.information(ldp.truncated_geometric(1, 0, 4), [0.2, 0.2, 0.2, 0.2, 0.2], beta := 1));
 -- repeated_error
