@@ -56,10 +56,11 @@ def test_a_claim_that_does_not_hold_is_reported_as_a_difference(script: Any, tmp
 )
 def test_a_claim_that_every_mutant_passes_does_not_tell(script: Any, mutants: dict[str, bool], verdict: str, why: str) -> None:
     shared = script("reproduction")
-    finding = shared.Finding.checked("fig. 1", "x < y", "1 < 2", True).against(mutants, "rival")
+    findings = {name: shared.Finding.checked("fig. 1", "x < y", "", holds) for name, holds in mutants.items()}
+    finding = shared.Finding.checked("fig. 1", "x < y", "1 < 2", True).against(findings, "rival")
     assert (finding.verdict, finding.why) == (verdict, why)
     differs = shared.Finding.checked("fig. 1", "x < y", "2 < 1", False, "because")
-    assert differs.against(mutants) == differs
+    assert differs.against(findings) == differs
 
 
 def test_a_likelihood_with_one_maximum_does_not_pass_for_one_with_many(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,19 +52,22 @@ class Finding:
         """Return whether a claim of the paper holds here, with ``why`` if it does not, and a ``note`` if it does."""
         return cls(figure, paper, ours, "agrees" if agrees else "differs", note if agrees else why or note)
 
-    def against(self, mutants: Mapping[str, bool], rival: str = "") -> Finding:
+    def against(self, mutants: Mapping[str, Finding], rival: str = "") -> Finding:
         """Return the finding, "does not tell" if its claim also holds with every mutant in place of the method.
 
         Args:
-            mutants: whether the claim holds with each of them.
+            mutants: the finding with each of them.
             rival: the mutant that the method is claimed to improve: if the claim holds with it, it does not tell either.
 
         """
         if self.verdict != "agrees":
             return self
-        passed, turned = (", ".join(name for name, holds in mutants.items() if holds is kept) for kept in (True, False))
-        notes = (passed and f"it also holds with {passed}", turned and f"it does not hold with {turned}")
-        verdict: Verdict = "does not tell" if mutants.get(rival) or not turned else "agrees"
+        passed = [name for name, own in mutants.items() if own.verdict == "agrees"]
+        turned = [name for name in mutants if name not in passed]
+        notes = [
+            f"it {how} with {', '.join(names)}" for how, names in (("also holds", passed), ("does not hold", turned)) if names
+        ]
+        verdict: Verdict = "does not tell" if rival in passed or not turned else "agrees"
         return replace(self, verdict=verdict, why="; ".join(filter(None, (self.why, *notes))))
 
     @classmethod

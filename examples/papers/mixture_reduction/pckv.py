@@ -17,14 +17,14 @@ from ldpsql.registry.registry import registry
 BINS = 64
 
 
-def sign_errors(values: np.ndarray, people: int, epsilon: float, runs: int) -> np.ndarray:
-    """Return the squared error of the mean of a key by PCKV-UE, for the people who have it among all ``people``."""
+def sign_errors(values: np.ndarray, people: int, epsilon: float, runs: int, raw: bool = False) -> np.ndarray:
+    """Return the squared error of the mean of a key by PCKV-UE or of its raw signs, for those of all ``people`` who have it."""
     right, other, share = exp(epsilon) / (exp(epsilon) + 1), 2 / (exp(epsilon) + 3), len(values) / people
     plus = (right + (2 * right - 1) * (values.mean() - 1) / 2) / 2  # of those who have the key
     law = share * np.array([plus, 0.5 - plus, 0.5]) + (1 - share) * np.array([other / 2, other / 2, 1 - other])
     up, down, _ = np.random.default_rng().multinomial(people, law, runs).T
     means = (up - down) * (0.5 - other) / 0.5 / (2 * right - 1) / (up + down - people * other)
-    return (np.clip(means, -1, 1) - values.mean()) ** 2
+    return (np.clip((up - down) / (up + down) if raw else means, -1, 1) - values.mean()) ** 2
 
 
 def bin_errors(values: np.ndarray, people: int, epsilon: float, runs: int) -> dict[str, np.ndarray]:
@@ -35,7 +35,8 @@ def bin_errors(values: np.ndarray, people: int, epsilon: float, runs: int) -> di
     counts = np.random.default_rng().multinomial(people, law / law.sum(), runs).astype(float)
     reports = Likelihood(operator, counts)
     errors = {}
-    for name, text in (("EM", "ibu(stop='paper', tolerance=0.001)"), ("MR", "em_mr"), ("certified maximum", "ibu")):
+    for name, text in (("EM", "ibu(stop='paper', tolerance=0.001)"), ("MR", "em_mr"), ("EM after 5 steps", "ibu(stop=5)"),
+                       ("certified maximum", "ibu")):  # fmt: skip
         estimator: Estimator = registry().estimator(text)
         theta = estimator.fit(reports).theta[:, :BINS]
         means = theta @ centres / np.maximum(theta.sum(axis=1), 1e-12)
