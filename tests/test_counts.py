@@ -359,7 +359,7 @@ def test_sql_takes_sums_as_counts_only_in_an_integer_type(con: DuckDBPyConnectio
     if counted:
         assert con.execute(query).fetchone() == (pytest.approx(1),)
         return
-    with pytest.raises(duckdb.Error, match=r"LDP403.*sums of weights.*ldp\.merge"):
+    with pytest.raises(duckdb.Error, match=r"LDP403.*sums of weights.*ldp\.counts"):
         con.execute(query)
 
 

@@ -41,7 +41,7 @@ def test_names_parameters_and_defaults_of_0_1_0_are_kept() -> None:
 COUNTED = {
     "another aggregate": "SELECT {}(ldp.counts(x), m()) FROM r",
     "a column": "SELECT {}(c, m()) FROM (SELECT ldp.counts(x) AS c FROM r)",
-    "the sum of a column": "SELECT {}(ldp.merge(c), m()) FROM (SELECT ldp.counts(x) AS c FROM r GROUP BY g)",
+    "the sum of a column": "SELECT {}(ldp.counts(c), m()) FROM (SELECT ldp.counts(x) AS c FROM r GROUP BY g)",
     "a subquery": "SELECT {}((SELECT ldp.counts(x) FROM r), m())",
     "a map of reports and numbers": "SELECT {}(map(list(x), list(n)), m()) FROM (SELECT x, count(*) AS n FROM r GROUP BY x)",
 }

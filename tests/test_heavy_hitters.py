@@ -366,7 +366,7 @@ def test_sql_groups_keeps_and_counts_give_what_python_gives(con: duckdb.DuckDBPy
         kept = con.sql(f"SELECT ldp.heavy_hitters(r, word(), 4, keep := region = {region}) FROM reports").fetchall()
         assert kept == [(found,)]
     parts = "(SELECT ldp.counts(r) AS c FROM reports GROUP BY region)"
-    counted = f"SELECT ldp.heavy_hitters(c, word(), 4) FROM (SELECT ldp.merge(c) AS c FROM {parts})"
+    counted = f"SELECT ldp.heavy_hitters(c, word(), 4) FROM (SELECT ldp.counts(c) AS c FROM {parts})"
     assert con.sql(counted).fetchall() == con.sql("SELECT ldp.heavy_hitters(r, word(), 4) FROM reports").fetchall()
 
 

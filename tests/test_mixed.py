@@ -139,7 +139,7 @@ def test_mechanisms_of_other_kinds_weigh_the_same_too(mixed: DuckDBPyConnection)
 
 def test_counts_of_levels_add_up_to_the_same_estimate(mixed: DuckDBPyConnection) -> None:
     whole = one(mixed, "SELECT ldp.ibu({level: level, report: x}, levels()) FROM r")
-    parts = "SELECT ldp.merge(c) AS c FROM (SELECT ldp.counts({level: level, report: x}) AS c FROM r GROUP BY g)"
+    parts = "SELECT ldp.counts(c) AS c FROM (SELECT ldp.counts({level: level, report: x}) AS c FROM r GROUP BY g)"
     assert one(mixed, f"SELECT ldp.ibu(c, levels()) FROM ({parts})") == whole
     mixed.execute("INSERT INTO r VALUES (0, 'low', NULL), (0, NULL, NULL)")
     assert one(mixed, "SELECT ldp.ibu({level: level, report: x}, levels()) FROM r") == whole
@@ -238,7 +238,7 @@ def test_lists_are_sets_and_empty_ones_say_nothing(mixed: DuckDBPyConnection) ->
     assert all(a["std_error"] < b["std_error"] for a, b in zip(shares, once, strict=True))
     mixed.execute("INSERT INTO l VALUES (NULL), ([]), ([NULL])")
     assert one(mixed, "SELECT ldp.ibu(list_reverse(xs), city()) FROM l") == shares
-    counts = "SELECT ldp.merge(c) FROM (SELECT ldp.counts(xs) AS c FROM l GROUP BY xs[1])"
+    counts = "SELECT ldp.counts(c) FROM (SELECT ldp.counts(xs) AS c FROM l GROUP BY xs[1])"
     merged = one(mixed, f"SELECT ldp.ibu(({counts}), city())")
     assert [share["estimate"] for share in merged] == pytest.approx([share["estimate"] for share in shares])
     diagnosis = one(mixed, "SELECT ldp.diagnose(list_append(xs, 'nowhere'), city()) FROM l WHERE len(xs) = 2")

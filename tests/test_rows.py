@@ -398,7 +398,7 @@ def test_groups_counts_and_filters_work_as_for_one_column(sql: DuckDBPyConnectio
     alone = sql.execute(kept).fetchall()
     assert [row[:2] for row in of_group] == [row[:2] for row in alone]
     assert np.array([row[2:] for row in of_group]) == pytest.approx(np.array([row[2:] for row in alone]), abs=1e-6)
-    merged = """SELECT unnest(ldp.ibu(ldp.merge(c), person()), recursive := true)
+    merged = """SELECT unnest(ldp.ibu(ldp.counts(c), person()), recursive := true)
         FROM (SELECT ldp.counts(r) AS c FROM reports GROUP BY region)"""
     whole = sql.execute("SELECT unnest(ldp.ibu(r, person()), recursive := true) FROM reports").fetchall()
     assert [row[2] for row in sql.execute(merged).fetchall()] == pytest.approx([row[2] for row in whole])

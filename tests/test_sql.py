@@ -226,11 +226,15 @@ def test_daily_counts_add_up_to_the_same_estimate_bit_by_bit(con: DuckDBPyConnec
     con.execute("CREATE TABLE days AS SELECT row_number() OVER () % 5 AS day, city FROM reports")
     con.execute("INSERT INTO days SELECT 9, NULL")
     con.execute("CREATE TABLE daily AS SELECT day, ldp.counts(city) AS c FROM days GROUP BY day")
-    assert one(con, "SELECT ldp.merge(c) FROM daily") == one(con, "SELECT ldp.counts(city) FROM reports")
-    merged = one(con, "SELECT ldp.ibu(ldp.merge(c), city()) FROM daily")
+    assert one(con, "SELECT ldp.counts(c) FROM daily") == one(con, "SELECT ldp.counts(city) FROM reports")
+    merged = one(con, "SELECT ldp.ibu(ldp.counts(c), city()) FROM daily")
     assert merged == one(con, "SELECT ldp.ibu(city, city()) FROM reports")
-    assert one(con, "SELECT ldp.merge(c) FROM daily WHERE false") is None
-    by_parity = dict(con.execute("SELECT day % 2, ldp.merge(c) FROM daily WHERE day < 5 GROUP BY 1").fetchall())
+    assert one(con, "SELECT ldp.counts(c) FROM daily WHERE false") is None
+    kept = "SELECT ldp.counts(c, keep := day < 5) = (SELECT ldp.counts(c) FROM daily WHERE day < 5) FROM daily"
+    assert one(con, kept) is True
+    with pytest.raises(duckdb.Error, match="LDP403"):
+        con.execute("SELECT ldp.counts(c, weight := 2) FROM daily")
+    by_parity = dict(con.execute("SELECT day % 2, ldp.counts(c) FROM daily WHERE day < 5 GROUP BY 1").fetchall())
     assert sum(sum(counts.values()) for counts in by_parity.values()) == 8000
 
 
@@ -239,7 +243,7 @@ def test_counts_of_every_type_merge(con: DuckDBPyConnection, sql_type: str) -> N
     value, domain = TYPES[sql_type]
     con.execute(f"CREATE MACRO m() AS ldp.krr(1, {domain})")
     con.execute(f"CREATE TABLE r AS SELECT i % 3 AS g, ldp.perturb({value}::{sql_type}, m()) AS x FROM range(300) t(i)")
-    assert one(con, "SELECT ldp.merge(c) = (SELECT ldp.counts(x) FROM r) FROM (SELECT ldp.counts(x) AS c FROM r GROUP BY g)")
+    assert one(con, "SELECT ldp.counts(c) = (SELECT ldp.counts(x) FROM r) FROM (SELECT ldp.counts(x) AS c FROM r GROUP BY g)")
 
 
 def test_many_groups_are_estimated_in_one_query(con: DuckDBPyConnection) -> None:

@@ -69,7 +69,7 @@ def test_macros_of_the_user_named_like_functions_of_duckdb_change_no_answer() ->
         )
         con.execute("CREATE TABLE days AS SELECT ldp.perturb(city, city()) AS city, day, paid FROM people")
         asked = [
-            "SELECT ldp.merge(c) FROM (SELECT ldp.counts(city) AS c FROM days GROUP BY day)",
+            "SELECT ldp.counts(c) FROM (SELECT ldp.counts(city) AS c FROM days GROUP BY day)",
             "FROM ldp.estimate(days, city, city())",
             "SELECT ldp.outcome(city, city(), paid) FROM days",
             "SELECT ldp.ibu(city) FROM r",

@@ -87,7 +87,7 @@ def test_weighted_counts_add_up_and_have_one_answer(con: DuckDBPyConnection, que
     assert answer(con, question, "ldp.counts(x, weight := w)") == pytest.approx(whole, 1e-9, 1e-9, True)
     con.execute("CREATE TABLE parts AS SELECT g, ldp.counts(x, weight := w) AS c FROM r GROUP BY g")
     con.execute("CREATE OR REPLACE TABLE r AS SELECT c AS x FROM parts")
-    assert answer(con, question, "ldp.merge(x)") == pytest.approx(whole, 1e-9, 1e-9, True)
+    assert answer(con, question, "ldp.counts(x)") == pytest.approx(whole, 1e-9, 1e-9, True)
 
 
 @cache
@@ -175,16 +175,16 @@ def test_weights_that_are_none_are_refused(con: DuckDBPyConnection, weight: str)
 
 def test_weighted_reports_and_counts_may_be_made_with_lambdas(con: DuckDBPyConnection) -> None:
     made = "list_transform([city, city], lambda one: lower(one))"
-    for call in ("counts({}, weight := w)", "merge(map([{}], [w]))"):
+    for call in ("counts({}, weight := w)", "counts(map([{}], [w]))"):
         asked, source = "SELECT ldp." + call, "(VALUES ('A', 2), ('B', 3)) AS t(city, w)"
         inside = con.execute(f"{asked.format(made)} FROM {source}").fetchall()
         assert inside == con.execute(f"{asked.format('r')} FROM (SELECT {made} AS r, w FROM {source})").fetchall()
 
 
-@pytest.mark.parametrize(("one", "other"), [("[1, 0]::INTEGER[2]", "[0, 0]::INTEGER[2]"), ("MAP {'a': 1}", "MAP {'a': 2}")])
-def test_arrays_and_maps_are_counted_with_weights_and_merged(con: DuckDBPyConnection, one: str, other: str) -> None:
+def test_arrays_are_counted_with_weights_and_added_up(con: DuckDBPyConnection) -> None:
+    one, other = "[1, 0]::INTEGER[2]", "[0, 0]::INTEGER[2]"
     counts = f"SELECT ldp.counts(r, weight := w) AS counts FROM (VALUES ({one}, 2), ({one}, 3), ({other}, 1)) AS t(r, w)"
-    weighted = con.execute(f"SELECT list_sort([v.w for v in map_values(ldp.merge(counts))]) FROM ({counts})").fetchall()
+    weighted = con.execute(f"SELECT list_sort([v.w for v in map_values(ldp.counts(counts))]) FROM ({counts})").fetchall()
     assert weighted == [([1.0, 5.0],)]
 
 
@@ -197,7 +197,7 @@ def test_sums_of_weights_are_no_counts_and_weighted_counts_are_not_taken_for_cou
     with pytest.raises(duckdb.Error, match=r"LDP403.*take no weight"):
         con.execute("SELECT ldp.inv(c, m(), weight := 2) FROM c").fetchall()
     with pytest.raises(duckdb.Error):
-        con.execute("SELECT ldp.merge(c) FROM (SELECT c FROM c UNION ALL SELECT plain FROM c)").fetchall()
+        con.execute("SELECT ldp.counts(c) FROM (SELECT c FROM c UNION ALL SELECT plain FROM c)").fetchall()
     assert con.execute("SELECT ldp.inv(x, m(), weight := 0) FROM r").fetchall() == [(None,)]
     with pytest.raises(duckdb.Error, match="without weights"):
         con.execute("SELECT ldp.people(x, m(), weight := w) FROM r").fetchall()

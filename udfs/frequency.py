@@ -188,7 +188,7 @@ def few_reports(handles: Handles, reports: Wholes) -> pa.Array:
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.counts``, ``ldp.merge`` and what tables of reports need."""
+    """Offer ``ldp.counts`` and what tables of reports need."""
     return [
         Scalar("__ldp_agreed", agreed, "BOOLEAN"),
         Scalar("__ldp_many", many_reports, "BOOLEAN"),

@@ -9,7 +9,6 @@ CREATE OR REPLACE MACRO ldp._weighed(reports, weights) AS list_transform(
 CREATE OR REPLACE MACRO ldp._counts
     (report, weight "NULL", keep) AS ldp._histogram(report, ldp._kept(keep)),
     (report, weight, keep) AS ldp._weighed(list(report) FILTER (WHERE ldp._kept(keep)), list(weight) FILTER (WHERE ldp._kept(keep)));
-CREATE OR REPLACE MACRO ldp.counts(report, keep := true, weight := NULL) AS ldp._counts(report, weight, keep);
 
 CREATE OR REPLACE MACRO ldp._merged(reports, numbers) AS list_transform(
     [{'reports': reports, 'numbers': numbers}], lambda given: list_transform(
@@ -19,12 +18,18 @@ CREATE OR REPLACE MACRO ldp._merged(reports, numbers) AS list_transform(
 CREATE OR REPLACE MACRO ldp._merged_kind
     (reports, numbers, kind DOUBLE[]) AS ldp._merged(reports, numbers),
     (reports, numbers, kind) AS ldp._weighed(reports, numbers);
--- An aggregate over counts: the sum for each report.
-CREATE OR REPLACE MACRO ldp.merge(counts) AS ldp._merged_kind(
-    flatten(list(map_keys(counts)) FILTER (WHERE counts IS NOT NULL)),
-    flatten(list(map_values(counts)) FILTER (WHERE counts IS NOT NULL)),
-    map_values(counts)
-);
+-- Of counts, the sum for each report.
+CREATE OR REPLACE MACRO ldp._added_up
+    (counts, weight "NULL", keep) AS ldp._merged_kind(
+        flatten(list(map_keys(counts)) FILTER (WHERE counts IS NOT NULL AND ldp._kept(keep))),
+        flatten(list(map_values(counts)) FILTER (WHERE counts IS NOT NULL AND ldp._kept(keep))),
+        map_values(counts)
+    ),
+    (counts, weight, keep) AS error('[LDP403] counts of reports take no weight. Hint: count with weights: ldp.counts(report, weight := w).');
+CREATE OR REPLACE MACRO ldp._counts_of
+    (report, weight, keep, kind MAP(VARCHAR, VARCHAR)) AS ldp._added_up(report, weight, keep),
+    (report, weight, keep, kind) AS ldp._counts(report, weight, keep);
+CREATE OR REPLACE MACRO ldp.counts(report, keep := true, weight := NULL) AS ldp._counts_of(report, weight, keep, report);
 
 -- True, or an error if the table or the file records another mechanism. A table function takes the name of a table as a string.
 -- A temporary table may hide another one of its name.
@@ -81,5 +86,4 @@ CREATE OR REPLACE MACRO ldp._table_estimate(reports, report, m, estimator := NUL
                       }]) AS "ldp answer"
                   FROM "ldp placed" LEFT JOIN "ldp priors" USING ("ldp run"))));
 
-COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP';
-COMMENT ON MACRO ldp.merge IS 'aggregate: the sum of counts of reports';
+COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP, or the sum of such counts';

@@ -3,7 +3,7 @@
 ``python examples/daily/daily.py [FOLDER]``. Every day a file of raw values is perturbed into its partition
 ``reports/day=N/``. Then the model ``daily_counts.sql`` next to this file reads that day only, and adds one row of counts. (dbt
 would run the model; here its two forms, first run and increment, are made by hand.) The estimate over all days comes from
-``ldp.merge(counts)``, so its cost does not depend on the number of reports, and it equals the estimate from all reports to
+``ldp.counts(counts)``, so its cost does not depend on the number of reports, and it equals the estimate from all reports to
 the last bit.
 """
 
@@ -58,7 +58,7 @@ def main(folder: Path) -> None:
     for day in range(DAYS):
         perturbed_day(con, folder, day)
         add_counts(con, folder)
-        days, shares = con.execute("SELECT count(*), ldp.ibu(ldp.merge(counts), city()) FROM daily_counts").fetchall()[0]
+        days, shares = con.execute("SELECT count(*), ldp.ibu(ldp.counts(counts), city()) FROM daily_counts").fetchall()[0]
         print(f"after {days} days:", ", ".join(f"{s['value']} {s['estimate']:.3f} +- {s['std_error']:.3f}" for s in shares))
     ((everything,),) = con.execute(f"SELECT ldp.ibu(city, city()) FROM '{folder}/reports/*/*.parquet'").fetchall()
     same = shares == everything

@@ -20,8 +20,8 @@ MAX_COUNT = 2**53 - 1  # doubles hold whole numbers exactly up to here
 # sum() is a HUGEINT, a DECIMAL or a DOUBLE in DuckDB, count(*) a BIGINT and histogram() a UBIGINT. Intervals from sums of
 # weights would be too short, so only the user can say that a sum is one of counts.
 _SUMS = (
-    "write sum(n)::BIGINT or ldp.merge(counts) for sums of counts; for weights, pass weight := column, or make the counts with "
-    "ldp.counts(report, weight := column)"
+    "write sum(n)::BIGINT or ldp.counts(counts) for sums of counts; for weights, pass weight := column, or make the counts "
+    "with ldp.counts(report, weight := column)"
 )
 _WRITTEN_OUT = tuple(f"{{{mark}{RECORD}" for mark in "'\"")  # how a STRUCT with a record begins as text
 SUMS = ("n", "w", "ww")  # of weighted counts: of rows, of their weights, and of the squares of these

@@ -183,9 +183,8 @@ FROM ldp.key_value_density(binned, report, ldp.pckv_pm(2, ['film', 'song'], bins
 
 -- # Counts of reports
 -- counts
-SELECT region, ldp.counts(city) AS counts FROM reports GROUP BY region ORDER BY region;
--- merge
-SELECT ldp.merge(counts) AS counts FROM (SELECT ldp.counts(city) AS counts FROM reports GROUP BY region);
+WITH regions AS (SELECT region, ldp.counts(city) AS counts FROM reports GROUP BY region)
+SELECT ldp.counts(counts) AS counts FROM regions;
 
 -- # How far to trust an estimate
 -- diagnose

@@ -156,7 +156,7 @@ def test_another_epsilon_is_refused_on_every_road_and_none_need_be_named(
         "ldp.top(city, {}, 2)",
         "ldp.independence({{a: city, b: home}}, ldp.row({{a: {0}, b: {0}}}))",
         "ldp.ibu(ldp.counts(city), {})",
-        "ldp.ibu(ldp.merge(counts), {}) FROM (SELECT ldp.counts(city) AS counts",
+        "ldp.ibu(ldp.counts(counts), {}) FROM (SELECT ldp.counts(city) AS counts",
         "ldp.compare(ldp.counts(city), ldp.counts(home), {}, of := 'Lima')",
         "ldp.ibu([city, home], {})",
         "ldp.weights(city, {})",
