@@ -349,7 +349,7 @@ def test_multibyte_text_is_found_and_what_is_not_text_is_not() -> None:
 def test_noise_alone_gives_no_row(con: duckdb.DuckDBPyConnection) -> None:
     reports = certify(mechanism(LETTERS)).reports
     drawn = np.stack([seeds.words(3000) % 2, seeds.words(3000) % SEEDS, seeds.words(3000) % reports.symbols], axis=1)  # type: ignore[union-attr]
-    rows = ldpsql.heavy_hitters(reports.to_arrow(drawn), LETTERS, confidence=SURE)  # type: ignore[union-attr]
+    rows = ldpsql.heavy_hitters(reports.to_arrow(drawn), LETTERS, confidence=SURE)
     assert len(rows) == 0
     assert rows.columns == ["value", "estimate", "std_error", "low", "high", "level", "reports"]
 

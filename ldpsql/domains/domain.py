@@ -20,7 +20,15 @@ from pydantic import BeforeValidator, PlainSerializer
 from ldpsql.channels import Codes, Words64
 from ldpsql.domains.columns import column_of, copied, exactly, family, in_utc, named_type, plain, widened
 from ldpsql.domains.sql_types import shown_type
-from ldpsql.errors import InternalError, InvalidDomain, InvalidParameter, MissingValue, OutsideDomain, WrongType
+from ldpsql.errors import (
+    ImpossibleReport,
+    InternalError,
+    InvalidDomain,
+    InvalidParameter,
+    MissingValue,
+    OutsideDomain,
+    WrongType,
+)
 from ldpsql.errors.boundary import withheld
 from ldpsql.names import FIRST_LIST
 from ldpsql.quoting import quoted
@@ -399,6 +407,35 @@ class Domain:
         if len(self) > _IN_CACHE and pa.types.is_string(self.values.type):
             return self.views_at(positions.to_numpy()).cast(pa.string())  # reads a string in one place instead of two
         return pc.take(self.values, positions, boundscheck=False)
+
+    # Reports that are values are read and written as the forms of `ldpsql.reports` are.
+
+    def to_arrow(self, drawn: Codes) -> pa.Array:
+        """Return draws of a channel, which are positions, as a column."""
+        return self.taken(pa.array(drawn))
+
+    def possible(self, column: pa.Array) -> NDArray[np.bool_]:
+        """Return which rows of a column hold a value."""
+        return np.asarray(self.locate(column).is_valid().to_numpy(zero_copy_only=False))
+
+    def positions(self, column: pa.Array) -> NDArray[np.int64]:
+        """Return the positions of the reports of a column.
+
+        Raises:
+            ImpossibleReport: if one is not a value; the message does not have it, as it may be a raw value.
+
+        """
+        found = self.locate(column)
+        if found.null_count:
+            raise ImpossibleReport(
+                f"some reports cannot occur under this mechanism: {found.null_count} distinct",
+                "check that these are its reports, and not another column or mechanism",
+            )
+        return np.asarray(found.to_numpy().astype(np.int64))
+
+    def text(self, report: int) -> str:
+        """Return the value at a position as text."""
+        return str(self.written[report])
 
     def views_at(self, positions: Codes) -> pa.Array:
         """Return the values at these positions as text in 16 bytes each, which hold short strings themselves."""

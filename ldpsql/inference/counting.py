@@ -14,7 +14,7 @@ from ldpsql.channels import PlanarNoise, SetChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.strings import Strings
-from ldpsql.errors import ImpossibleReport, InvalidParameter, NoReports
+from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood, Weighted
 from ldpsql.inference.operators import Floats, Operator, check_number, collapsed, observed, packed
@@ -181,13 +181,7 @@ def aligned(counts: GroupedCounts, mechanism: Mechanism) -> Floats:
         return reports.spread(counts.table(reports.positions(counts.reports), reports.differing))
     if not isinstance(reports, Domain):
         raise impossible()
-    positions = reports.locate(counts.reports)
-    if positions.null_count:  # the message has no report: it may be a raw value
-        raise ImpossibleReport(
-            f"some reports cannot occur under this mechanism: {positions.null_count} distinct",
-            "check that these are its reports, and not another column or mechanism",
-        )
-    return counts.table(positions.to_numpy(zero_copy_only=False), len(reports))
+    return counts.table(reports.positions(counts.reports), len(reports))
 
 
 def possible(source: Mechanism | ReportSource, reports: pa.Array) -> NDArray[np.bool_]:

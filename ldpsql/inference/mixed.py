@@ -122,10 +122,7 @@ class Perturbed:
         certified = certify(self.mechanism)
         if not self.possible(reports).all():
             raise impossible()
-        if isinstance(certified.reports, Domain):
-            at = certified.reports.locate(reports).to_numpy(zero_copy_only=False)
-            return operator_of(self.mechanism), at.astype(np.int64)
-        if isinstance(certified.reports, NumberedReports):
+        if isinstance(certified.reports, Domain | NumberedReports):
             return operator_of(self.mechanism), certified.reports.positions(reports)
         if not isinstance(certified.response, SetChannel) or not isinstance(certified.reports, WordReports):
             raise impossible()
@@ -363,9 +360,8 @@ def _distinct(
 
 def _own_depth(mechanism: Mechanism) -> int:
     reports = certify(mechanism).reports
-    if isinstance(reports, Domain):
-        return 0 if isinstance(reports, Product) else _depth(reports.values.type)
-    return _depth(reports.type) if isinstance(reports, MarkedReports) else 0
+    plain = isinstance(reports, Domain | MarkedReports) and not isinstance(reports, Product)
+    return _depth(reports.type) if plain else 0
 
 
 def _depth(kind: pa.DataType) -> int:

@@ -91,9 +91,7 @@ def _listed(part: CertifiedValues) -> bool:
 
 def listed_positions(part: CertifiedValues, column: pa.Array) -> NDArray[np.int64]:
     """Return the positions of reports that can be listed."""
-    if isinstance(part.reports, Domain):
-        return part.reports.locate(column).to_numpy(zero_copy_only=False).astype(np.int64)
-    if not isinstance(part.reports, NumberedReports):
+    if not isinstance(part.reports, Domain | NumberedReports):
         raise impossible()
     return part.reports.positions(column)
 

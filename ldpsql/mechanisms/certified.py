@@ -156,12 +156,10 @@ class CertifiedMechanism(ABC):
 
     def report_text(self, report: int) -> str:
         """Return a report, given by its number, as text."""
-        return str(self.reports.written[report]) if isinstance(self.reports, Domain) else self.reports.text(report)
+        return self.reports.text(report)
 
     def shown(self, drawn: Drawn) -> pa.Array:
         """Return drawn positions or words as a column of reports."""
-        if isinstance(self.reports, Domain):
-            return self.reports.taken(pa.array(drawn))
         return self.reports.to_arrow(drawn)
 
 

@@ -59,14 +59,20 @@ class MarkedReports(FormedReports):
 class WordReports(MarkedReports):
     """Reports made of unsigned 64-bit words."""
 
-    @abstractmethod
     def read(self, column: pa.Array) -> Weights:
         """Return the words of a column without NULLs, shape ``(rows, words)``.
 
         Raises:
-            ImpossibleReport: if the column cannot hold such reports.
+            ImpossibleReport: if the column holds anything but such reports.
 
         """
+        if not self.possible(column).all():
+            raise impossible()
+        return self.words_of(column)
+
+    @abstractmethod
+    def words_of(self, column: pa.Array) -> Weights:
+        """Return the words of a column that has the type of such reports."""
 
 
 class NumberedReports(FormedReports):

@@ -44,18 +44,13 @@ class PrefixReports(WordReports):
         parts = [pa.array(part.astype(kind)) for part, kind in zip(drawn.T, kinds, strict=True)]
         return pa.StructArray.from_arrays(parts, list(_PREFIX_FIELDS))
 
-    def read(self, column: pa.Array) -> Weights:
-        """Return levels, seeds and symbols, which must be in range."""
-        if not self.possible(column).all():
-            raise impossible()
-        return self._words(column)
-
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
         """Return which levels, seeds and symbols are in range."""
         limits = np.array([self.levels, SEEDS, self.symbols], dtype=np.uint64)
-        return _whole(column) & (self._words(column) < limits).all(axis=1)
+        return _whole(column) & (self.words_of(column) < limits).all(axis=1)
 
-    def _words(self, column: pa.Array) -> Weights:
+    def words_of(self, column: pa.Array) -> Weights:
+        """Return levels, seeds and symbols."""
         if pa.types.is_struct(column.type):
             return np.stack([unsigned(column.field(name).fill_null(0)) for name in _PREFIX_FIELDS], axis=1)
         packed = unsigned(column)

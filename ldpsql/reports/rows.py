@@ -37,7 +37,7 @@ class RowReports(FormedReports):
     @property
     def type(self) -> pa.DataType:
         """The type of a column of such reports."""
-        return pa.struct([(name, _type(part)) for name, part in zip(self.names, self.parts, strict=True)])
+        return pa.struct([(name, part.type) for name, part in zip(self.names, self.parts, strict=True)])
 
     def split(self, drawn: Drawn) -> Iterator[Drawn]:
         """Yield the draws of each column, as its own channel draws them."""
@@ -53,7 +53,7 @@ class RowReports(FormedReports):
         return pc.if_else(pa.array(drawn[:, 0] == j), column, otherwise) if self.single else column
 
     def to_arrow(self, drawn: Drawn) -> pa.Array:
-        each = (_shown(part, own) for part, own in zip(self.parts, self.split(drawn), strict=True))
+        each = (part.to_arrow(own) for part, own in zip(self.parts, self.split(drawn), strict=True))
         columns = [self._reported(j, drawn, own, pa.scalar(None, own.type)) for j, own in enumerate(each)]
         return pa.StructArray.from_arrays(columns, fields=list(self.type))
 
@@ -84,7 +84,7 @@ class RowReports(FormedReports):
         fits, reported = np.ones(len(column), dtype=np.bool_), np.zeros(len(column), dtype=np.int64)
         for part, field in zip(self.parts, self.fields(column), strict=True):
             there = field.is_valid().to_numpy(zero_copy_only=False)
-            fits[there] &= _possible(part, field.drop_null())
+            fits[there] &= part.possible(field.drop_null())
             reported += there
         return fits & (reported <= 1) if self.single else fits
 
@@ -93,24 +93,10 @@ class RowReports(FormedReports):
         return str(report)
 
 
-def _type(part: Part) -> pa.DataType:
-    return part.values.type if isinstance(part, Domain) else part.type
-
-
 def _width(part: Part) -> int:
     if isinstance(part, SetReports):
         return part.words
     return 2 if isinstance(part, HashReports) else 1
-
-
-def _shown(part: Part, drawn: Drawn) -> pa.Array:
-    return part.values.take(pa.array(drawn)) if isinstance(part, Domain) else part.to_arrow(drawn)
-
-
-def _possible(part: Part, column: pa.Array) -> NDArray[np.bool_]:
-    if isinstance(part, Domain):
-        return np.asarray(part.locate(column).is_valid().to_numpy(zero_copy_only=False))
-    return np.asarray(part.possible(column))
 
 
 def _json(part: Part, drawn: Drawn) -> pa.Array:

@@ -34,10 +34,7 @@ class SetReports(WordReports):
         ends = np.arange(0, drawn.size + 1, self.words, dtype=np.int32)
         return pa.ListArray.from_arrays(pa.array(ends), pa.array(drawn.ravel()))
 
-    def read(self, column: pa.Array) -> Weights:
-        """Return the words; bits beyond the last value must not be set."""
-        if not self.possible(column).all():
-            raise impossible()
+    def words_of(self, column: pa.Array) -> Weights:
         return unsigned(column.flatten()).reshape(-1, self.words)
 
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
@@ -140,12 +137,6 @@ class HashReports(WordReports):
         seed, y = drawn[:, 0].astype(np.uint64), drawn[:, 1].astype(np.uint32)
         return pa.StructArray.from_arrays([pa.array(seed), pa.array(y)], ["seed", "y"])
 
-    def read(self, column: pa.Array) -> Weights:
-        """Return seeds and symbols; symbols must be in range."""
-        if not self.possible(column).all():
-            raise impossible()
-        return self._words(column)
-
     def possible(self, column: pa.Array) -> NDArray[np.bool_]:
         """Return which symbols are in range."""
         if not pa.types.is_struct(column.type) or {field.name for field in column.type} != {"seed", "y"}:
@@ -153,10 +144,11 @@ class HashReports(WordReports):
         if not all(is_word(column.field(name).type) for name in ("seed", "y")):
             raise impossible()
         valid = [part.is_valid().to_numpy(zero_copy_only=False) for part in (column, column.field("seed"), column.field("y"))]
-        fits: NDArray[np.bool_] = np.logical_and.reduce([*valid, self._words(column)[:, 1] < np.uint64(self.symbols)])
+        fits: NDArray[np.bool_] = np.logical_and.reduce([*valid, self.words_of(column)[:, 1] < np.uint64(self.symbols)])
         return fits
 
-    def _words(self, column: pa.Array) -> Weights:
+    def words_of(self, column: pa.Array) -> Weights:
+        """Return seeds and symbols."""
         return np.stack([unsigned(column.field(name)) for name in ("seed", "y")], axis=1)
 
     def text(self, report: int) -> str:
