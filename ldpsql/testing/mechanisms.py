@@ -12,6 +12,7 @@ from itertools import combinations, count
 
 import numpy as np
 import pyarrow as pa
+from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
 import ldpsql
@@ -29,7 +30,6 @@ from ldpsql.channels import (
     TableChannel,
 )
 from ldpsql.channels.randomness import Words
-from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.errors import InternalError, NotPrivate, PrivacyLeakWarning, UsageError
 from ldpsql.estimates.estimate import estimate_column
@@ -212,34 +212,17 @@ def _check_sql(certified: CertifiedMechanism) -> None:
 
 
 @_check_sql.register
-def _(certified: CertifiedValues) -> None:
-    """Check that SQL perturbs every value into the alphabet, and estimates the same as Python for every value."""
-    if isinstance(certified.values, Product):
-        _check_rows(certified, certified.values)
+def _(certified: CertifiedValues | CertifiedRow) -> None:
+    """Check that SQL perturbs every value, or every row, into the alphabet, and estimates the same as Python for each."""
+    mechanism, values = certified.mechanism, certified.values
+    if isinstance(values, Product):
+        with connect() as con:
+            con.execute(f"CREATE MACRO mechanism() AS {sql_call(mechanism, con)}")
+            _check_shares(con, "mechanism()", mechanism, values.values)
         return
-    mechanism, values = certified.mechanism, certified.values.values
-    arguments = {**mechanism.given(), **({"domain": values.to_pylist()} if "domain" in type(mechanism).model_fields else {})}
-    people = pa.table({"x": values.take(pa.array(np.arange(max(4000, len(values))) % len(values)))})
-    with connect() as con:
-        con.execute(f"SET VARIABLE m = ldp.{mechanism.name}({_placeholders(arguments)})", arguments)
-        con.register("people", people)
-        con.execute("CREATE TABLE reports AS SELECT ldp.perturb(x, getvariable('m')) AS r FROM people")
-        drawn = con.sql("SELECT r FROM reports").to_arrow_table()["r"].combine_chunks()
-        assert len(drawn) == len(people), "SQL did not draw one report for each value"
-        assert not drawn.null_count, "SQL drew NULL"
-        if isinstance(certified.reports, Domain):
-            assert not certified.reports.locate(drawn).null_count, "SQL drew a report outside the alphabet"
-        rows = con.execute(
-            "SELECT unnest(ldp.ibu(r, getvariable('m'), stop := 3, misfit := 'allow'), recursive := true) FROM reports"
-        ).fetchall()
-    assert [row[0] for row in rows] == values.to_pylist(), "ldp.ibu does not return one row for each value"
-    expected = estimate_column(drawn, mechanism, registry().estimator("ibu(stop=3, misfit='allow')")).estimate
-    assert np.allclose([row[1] for row in rows], expected, atol=1e-9), "SQL and Python do not estimate the same"
-
-
-def _placeholders(arguments: Mapping[str, object]) -> str:
-    """Return named arguments of a SQL function, each with its placeholder."""
-    return ", ".join(f'"{name}" := ${name}' for name in arguments)
+    listed = {"domain": values.values.to_pylist()} if "domain" in type(mechanism).model_fields else {}
+    with _declared(mechanism, listed) as con:
+        _check_shares(con, _DECLARED, mechanism, values.values)
 
 
 @_check_sql.register
@@ -247,18 +230,10 @@ def _(certified: CertifiedPairs) -> None:
     """Check that SQL perturbs lists and maps of every type of key, and estimates the same as Python."""
     mechanism, keys = certified.mechanism, certified.values.keys.values
     assert isinstance(mechanism, KeyValueMechanism)
-    arguments = {**mechanism.given(), "keys": keys.to_pylist()}
-    people = pa.table({"key": keys.take(pa.array(np.arange(max(4000, len(keys))) % len(keys)))})
-    with connect() as con:
-        con.execute(f"SET VARIABLE m = ldp.{mechanism.name}({_placeholders(arguments)})", arguments)
-        con.register("people", people)
-        held = (f"[{{'key': key, 'value': {mechanism.high}}}]", f"MAP {{key: {mechanism.low}}}")
-        for pairs in held:
-            con.execute(f"CREATE OR REPLACE TABLE reports AS SELECT ldp.perturb({pairs}, getvariable('m')) AS r FROM people")  # noqa: S608  # numbers
-            drawn = con.sql("SELECT r FROM reports").to_arrow_table()["r"].combine_chunks()
-            assert len(drawn) == len(people), "SQL did not draw one report for each set"
-            assert not drawn.null_count, "SQL drew NULL"
-            rows = con.execute("SELECT unnest(ldp.key_value(r, getvariable('m')), recursive := true) FROM reports").fetchall()
+    with _declared(mechanism, {"keys": keys.to_pylist()}) as con:
+        for pairs in (f"[{{'key': x, 'value': {mechanism.high}}}]", f"MAP {{x: {mechanism.low}}}"):
+            drawn = _perturbed(con, _DECLARED, keys, pairs)
+            rows = con.execute(f"SELECT unnest(ldp.key_value(r, {_DECLARED}), recursive := true) FROM reports").fetchall()  # noqa: S608  # ours
             expected = ldpsql.key_value(drawn, mechanism).to_arrow()
             assert [row[0] for row in rows] == keys.to_pylist(), "ldp.key_value does not return one row for each key"
             numbers = np.stack([column.to_numpy() for column in expected.columns[1:]], axis=1)
@@ -270,40 +245,44 @@ def _(certified: CertifiedPairs) -> None:
 def _(certified: CertifiedStrings) -> None:
     """Check that SQL perturbs strings, and finds the same frequent ones as Python."""
     mechanism, letters = certified.mechanism, [certified.channel.extreme(place) for place in (0, 1)]
-    people = pa.table({"x": pa.array([certified.values.text(one) for one in letters] * 2000)})
-    with connect() as con:
-        con.execute(f"SET VARIABLE m = ldp.{mechanism.name}({_placeholders(mechanism.given())})", mechanism.given())
-        con.register("people", people)
-        con.execute("CREATE TABLE reports AS SELECT ldp.perturb(x, getvariable('m')) AS r FROM people")
-        drawn = con.sql("SELECT r FROM reports").to_arrow_table()["r"].combine_chunks()
-        assert len(drawn) == len(people), "SQL did not draw one report for each value"
-        assert not drawn.null_count, "SQL drew NULL"
-        query = "SELECT unnest(ldp.heavy_hitters(r, getvariable('m'), certain := false), recursive := true) FROM reports"
+    with _declared(mechanism, {}) as con:
+        drawn = _perturbed(con, _DECLARED, pa.array([certified.values.text(one) for one in letters]))
+        query = f"SELECT unnest(ldp.heavy_hitters(r, {_DECLARED}, certain := false), recursive := true) FROM reports"  # noqa: S608  # ours
         rows = con.execute(query).fetchall()
     assert rows == ldpsql.heavy_hitters(drawn, mechanism, certain=False).rows(), "SQL and Python do not find the same"
 
 
-@_check_sql.register
-def _(certified: CertifiedRow) -> None:
-    """Check that SQL perturbs every row into the alphabet, and estimates the same table as Python."""
-    _check_rows(certified, certified.values)
+_DECLARED = "getvariable('m')"
 
 
-def _check_rows(certified: CertifiedMechanism, table: Product) -> None:
-    """Check a mechanism over the rows of a table."""
-    mechanism, values = certified.mechanism, table.values
-    people = pa.table({"x": values.take(pa.array(np.arange(max(4000, len(values))) % len(values)))})
+@contextmanager
+def _declared(mechanism: Mechanism, lists: Mapping[str, object]) -> Iterator[DuckDBPyConnection]:
+    """Give a connection on which a constructor in SQL has made a mechanism `_DECLARED`, of named arguments and some lists."""
+    arguments = {**mechanism.given(), **lists}
+    named = ", ".join(f'"{name}" := ${name}' for name in arguments)
     with connect() as con:
-        con.register("people", people)
-        con.execute(f"CREATE MACRO mechanism() AS {sql_call(mechanism, con)}")
-        con.execute("CREATE TABLE reports AS SELECT ldp.perturb(x, mechanism()) AS r FROM people")
-        drawn = con.sql("SELECT r FROM reports").to_arrow_table()["r"].combine_chunks()
-        assert len(drawn) == len(people), "SQL did not draw one report for each row"
-        assert not drawn.null_count, "SQL drew NULL"
-        assert possible(mechanism, drawn).all(), "SQL drew a report outside the alphabet"
-        query = "SELECT unnest(ldp.ibu(r, mechanism(), stop := 3, misfit := 'allow')) AS row FROM reports"
-        rows = [row for (row,) in con.execute(query).fetchall()]
-    assert [row["value"] for row in rows] == values.to_pylist(), "ldp.ibu does not return one row for each cell"
+        con.execute(f"SET VARIABLE m = ldp.{mechanism.name}({named})", arguments)
+        yield con
+
+
+def _perturbed(con: DuckDBPyConnection, mechanism: str, values: pa.Array, each: str = "x") -> pa.Array:
+    """Perturb some thousand values, each as this expression over x, into the table ``reports``, and return that column."""
+    people = pa.table({"x": values.take(pa.array(np.arange(max(4000, len(values))) % len(values)))})
+    con.register("people", people)
+    con.execute(f"CREATE OR REPLACE TABLE reports AS SELECT ldp.perturb({each}, {mechanism}) AS r FROM people")  # noqa: S608  # ours
+    drawn = con.sql("SELECT r FROM reports").to_arrow_table()["r"].combine_chunks()
+    assert len(drawn) == len(people), "SQL did not draw one report for each row"
+    assert not drawn.null_count, "SQL drew NULL"
+    return drawn
+
+
+def _check_shares(con: DuckDBPyConnection, declared: str, mechanism: Mechanism, values: pa.Array) -> None:
+    """Check that SQL perturbs values by a mechanism that it calls so, and estimates the same as Python."""
+    drawn = _perturbed(con, declared, values)
+    assert possible(mechanism, drawn).all(), "SQL drew a report outside the alphabet"
+    query = f"SELECT unnest(ldp.ibu(r, {declared}, stop := 3, misfit := 'allow')) AS row FROM reports"  # noqa: S608  # ours
+    rows = [row for (row,) in con.execute(query).fetchall()]
+    assert [row["value"] for row in rows] == values.to_pylist(), "ldp.ibu does not return one row for each value"
     expected = estimate_column(drawn, mechanism, registry().estimator("ibu(stop=3, misfit='allow')")).estimate
     assert np.allclose([row["estimate"] for row in rows], expected, atol=1e-9), "SQL and Python do not estimate the same"
 
