@@ -175,7 +175,6 @@ class DatabaseSink:
     """The table of a run in another system, like `TableSink`: written in one transaction, which its server commits or not.
 
     Raises:
-        InvalidParameter: if it is both to be replaced and appended to.
         DestinationRefused: if the database cannot do it so that others see all of that or nothing.
 
     """
@@ -183,8 +182,6 @@ class DatabaseSink:
     encoded = False  # text comes as it is, not as a dictionary
 
     def __init__(self, address: str, *, replace: bool, append: bool) -> None:
-        if replace and append:
-            raise InvalidParameter("a table is either replaced or appended to", "choose one")
         self._database, self.replace, self.append = database_at(address), replace, append
         with self._database.connected() as con, _writing():
             self.there, self.place = bool(self._database.columns(con)), self._database.place(con)
@@ -242,7 +239,7 @@ class DatabaseSink:
 
 def columns_of_reports(name: str, reports: Any) -> list[str]:
     """Return the columns of other systems that hold the reports of a column; those of structs are named after its fields."""
-    kind = reports.type if hasattr(reports, "type") else reports.values.type
+    kind = reports.type
     return [f"{name}_{field.name}" for field in kind] if pa.types.is_struct(kind) else [name]
 
 

@@ -210,7 +210,7 @@ class Recorded(Database):
         if RECORDS not in there:
             return set()
         lines = rows_of(con, f"SELECT table_name, record FROM {self.named(RECORDS)} WHERE column_name = ''")  # noqa: S608
-        return _tokens(text for table, text in lines if table.lower() in there)
+        return tokens_in(text for table, text in lines if table.lower() in there)
 
     def _of(self, column: str) -> str:
         """Return the condition for the lines of a column, or of the table."""
@@ -279,7 +279,7 @@ class PostgreSQL(Database):
 
     def tokens(self, con: Any) -> set[str]:
         query = "SELECT description FROM pg_description WHERE objsubid = 0 AND description LIKE '%ldpsql release %'"
-        return _tokens(text for (text,) in rows_of(con, query))
+        return tokens_in(text for (text,) in rows_of(con, query))
 
     def transaction(self, con: Any) -> str:
         return str(rows_of(con, "SELECT pg_current_xact_id()::text")[0][0])
@@ -400,5 +400,6 @@ def close(con: Any) -> None:
         con.close()
 
 
-def _tokens(texts: Iterable[str]) -> set[str]:
+def tokens_in(texts: Iterable[str]) -> set[str]:
+    """Return the tokens of releases that comments or records hold."""
     return {token for text in texts for token in re.findall(f"{REMARK}([0-9a-f]{{32}})", text or "")}

@@ -28,6 +28,7 @@ from ldpsql.bulk.sources import check_columns, pattern_at
 from ldpsql.bulk.staging import already_exists
 from ldpsql.domains.columns import finite_or_null, plain, shown_class
 from ldpsql.domains.domain import Domain
+from ldpsql.engine.connections import transaction
 from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, in_order, learnt_of, learnt_of_order
 from ldpsql.engine.identity import split
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection, until_stopped
@@ -272,7 +273,7 @@ class GroupRun:
         if unfinished and resume:
             self.done = self._resumed()
         else:
-            with self._transaction():
+            with transaction(self.cursor):
                 self._drop()
                 self.cells.write(self.cursor, self.task.reports, self.task.report)
                 made = f"{text_literal(str(self.task))} AS task, {text_literal(self.cells.digest(self.cursor))} AS digest"
@@ -293,7 +294,7 @@ class GroupRun:
         """Write the estimates of the next groups, and that their cells are done."""
         self.cursor.register(_ROWS, rows)
         try:
-            with self._transaction():
+            with transaction(self.cursor):
                 moved = self.cursor.execute(f"UPDATE {self._run} SET done = {end} WHERE done = {self.done}").fetchall()  # noqa: S608  # quoted
                 if moved != [(1,)]:
                     raise UnfinishedRun("another thread continues this run", "wait for it")
@@ -305,7 +306,7 @@ class GroupRun:
 
     def publish(self) -> None:
         """Make the estimates the table that was asked for, and delete what was needed on the way."""
-        with self._transaction():
+        with transaction(self.cursor):
             if self._stored:
                 self.cursor.execute(f"DROP TABLE IF EXISTS {self._into}")
                 self.cursor.execute(f"ALTER TABLE {self._estimates} RENAME TO {self._name}")
@@ -325,18 +326,8 @@ class GroupRun:
         except (LdpError, duckdb.Error, KeyboardInterrupt) as error:
             stopped = isinstance(error, KeyboardInterrupt | Interrupted | duckdb.InterruptException)
             if not (stopped and self._stored and self._kept):
-                with self._transaction():
+                with transaction(self.cursor):
                     self._drop()
-            raise
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self.cursor.execute("BEGIN")
-        try:
-            yield
-            self.cursor.execute("COMMIT")
-        except BaseException:
-            self.cursor.execute("ROLLBACK")
             raise
 
 

@@ -384,8 +384,11 @@ def perturb_table(
 
     """
     place = destination_of(into)
+    if replace and append:
+        raise InvalidParameter("a table is either replaced or appended to", "choose one")
+    sink: TableSink | DatabaseSink
     if is_address(place):
-        sink: TableSink | DatabaseSink = DatabaseSink(place, replace=replace, append=append)
+        sink = DatabaseSink(place, replace=replace, append=append)
     else:
         sink = TableSink(con, place, replace=replace, append=append)
     how: dict[str, Any] = {"permanent": permanent, "key": key, "user": user}

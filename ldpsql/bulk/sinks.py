@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -14,9 +13,11 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.columns import Projection
+from ldpsql.bulk.engines import REMARK, tokens_in
 from ldpsql.bulk.sources import FileFormat, format_of
 from ldpsql.bulk.staging import already_exists
 from ldpsql.domains.columns import shown_class
+from ldpsql.engine.connections import transaction
 from ldpsql.engine.identity import split, table_of
 from ldpsql.engine.interrupting import cursor_of, stopped_with, until_stopped
 from ldpsql.errors import DestinationRefused, InvalidParameter
@@ -138,9 +139,6 @@ def _writer(con: DuckDBPyConnection) -> DuckDBPyConnection:
     return writer
 
 
-_REMARK = "ldpsql release "
-
-
 def table_name(into: str) -> str:
     """Return a name such as ``schema.name`` or ``schema."my name"`` as SQL writes it, with each part quoted."""
     return ".".join(quoted(part) for part in split(into))
@@ -173,18 +171,11 @@ def identity(con: DuckDBPyConnection, into: str) -> tuple[int, ...] | None:
 
 
 class TableSink:
-    """The table of a run: its name as SQL writes it, and whether it is ``there`` and to be replaced or appended to.
-
-    Raises:
-        InvalidParameter: if it is both to be replaced and appended to.
-
-    """
+    """The table of a run: its name as SQL writes it, and whether it is ``there`` and to be replaced or appended to."""
 
     encoded = True  # text may come as a dictionary and positions in it
 
     def __init__(self, con: DuckDBPyConnection, into: str, *, replace: bool, append: bool) -> None:
-        if replace and append:
-            raise InvalidParameter("a table is either replaced or appended to", "choose one")
         self._con, self._into, self.name, self.replace, self.append = con, into, table_name(into), replace, append
         self.there, self.place = is_there(con, self.name), f"{database_of(con)} {into}"
         there = append and self.there
@@ -221,16 +212,9 @@ class TableSink:
 
     def write(self, reports: pa.RecordBatchReader, then: Callable[[DuckDBPyConnection], None]) -> None:
         """Write a stream into the table, and call ``then`` in its transaction before this is committed."""
-        with cursor_of(self._con) as cursor:  # so that a result may be open on the connection
-            cursor.execute("BEGIN")
-            try:
-                _run(cursor, reports, f"{self._verb} FROM {_STREAM}")
-                then(cursor)
-                cursor.execute("COMMIT")
-            except BaseException:
-                with suppress(duckdb.Error):  # a failed statement may have ended the transaction
-                    cursor.execute("ROLLBACK")
-                raise
+        with cursor_of(self._con) as cursor, transaction(cursor):  # a cursor, as a result may be open on the connection
+            _run(cursor, reports, f"{self._verb} FROM {_STREAM}")
+            then(cursor)
 
     def tokens(self) -> set[str]:
         """Return the tokens of the releases that are in tables of the connection."""
@@ -247,7 +231,7 @@ def write_token(cursor: DuckDBPyConnection, name: str, token: str) -> None:
         SELECT t.comment FROM duckdb_tables() t JOIN duckdb_databases() d USING (database_name) WHERE d.type = 'duckdb'
         AND lower(t.database_name) = $1 AND lower(t.schema_name) = $2 AND lower(t.table_name) = $3"""
     for (comment,) in cursor.execute(query, path).fetchall() if path else ():
-        lines = [*([comment] if comment else []), *(f"{_REMARK}{one}" for one in token.split())]
+        lines = [*([comment] if comment else []), *(f"{REMARK}{one}" for one in token.split())]
         text = "\n".join(lines)
         cursor.execute(f"COMMENT ON TABLE {name} IS {text_literal(text)}")
 
@@ -258,8 +242,8 @@ def written_tokens(con: DuckDBPyConnection, name: str | None = None) -> set[str]
     with cursor_of(con) as cursor:
         path = () if name is None else table_of(cursor, name) or ("", "", "")
         of_one = " AND (lower(database_name), lower(schema_name), lower(table_name)) = ($2, $3, $4)" if path else ""
-        rows = cursor.execute(query + of_one, [_REMARK, *path]).fetchall()
-    return {token for (comment,) in rows for token in re.findall(f"{_REMARK}([0-9a-f]{{32}})", comment)}
+        rows = cursor.execute(query + of_one, [REMARK, *path]).fetchall()
+    return tokens_in(comment for (comment,) in rows)
 
 
 def read_from(con: DuckDBPyConnection, name: str) -> set[str]:

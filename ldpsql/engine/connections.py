@@ -39,6 +39,19 @@ def duckdb_of(con: Any) -> DuckDBPyConnection:
     return inner
 
 
+@contextmanager
+def transaction(cursor: DuckDBPyConnection) -> Iterator[None]:
+    """Run a ``with`` block in a transaction, which an exception rolls back."""
+    cursor.execute("BEGIN")
+    try:
+        yield
+        cursor.execute("COMMIT")
+    except BaseException:
+        with suppress(duckdb.Error):  # a failed statement may have ended it
+            cursor.execute("ROLLBACK")
+        raise
+
+
 _numbers = count(1)
 
 

@@ -22,6 +22,7 @@ from ldpsql.bulk.fingerprints import add_comment
 from ldpsql.bulk.sinks import written_tokens
 from ldpsql.bulk.sources import sql_of
 from ldpsql.domains.columns import plain
+from ldpsql.engine.connections import transaction
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_statement
 from ldpsql.engine.interrupting import interruptible
 from ldpsql.engine.threads import one_thread
@@ -488,16 +489,11 @@ def _run_cycle(run: State, earlier: list[Cycle], values: Values, *, stop: str, t
     number = len(earlier) + 1
     if earlier:
         run.take_next_mechanism()
-    run.con.execute("BEGIN")
-    try:
+    with transaction(run.con):
         run.add_reports(number, values)
         mechanisms = [cycle.mechanism for cycle in earlier if run.pool]
         cycle = run.add_step(number, _stepped(run.counts(number), [*mechanisms, run.mechanism()], stop))
         then()
-        run.con.execute("COMMIT")
-    except BaseException:
-        run.con.execute("ROLLBACK")
-        raise
     return cycle
 
 
