@@ -16,7 +16,7 @@ from math import inf
 
 import numpy as np
 
-from ldpsql.channels import KeyValue, OrthogonalHash, SetChannel
+from ldpsql.channels import OrthogonalHash, SetChannel
 from ldpsql.channels.costs import Cost
 from ldpsql.channels.galois import quicker_symbols
 from ldpsql.errors import DataError, InternalError, InvalidParameter, NotPrivate, UsageError
@@ -112,7 +112,10 @@ def _single(certified: CertifiedMechanism) -> np.ndarray:
 
 @_single.register
 def _(certified: CertifiedPairs) -> np.ndarray:
-    return _frequency_errors(certified.channel)
+    """Return the standard error of every frequency: padding (C/n - other)/lift, for the binomial number C that show the key."""
+    channel, law = certified.channel, certified.channel.response.key_law()
+    chance = float(law.other + law.lift / max(channel.padding, channel.keys))
+    return np.full(channel.keys, channel.padding * np.sqrt(chance * (1 - chance)) / float(law.lift))
 
 
 @_single.register
@@ -152,16 +155,6 @@ def _(certified: CertifiedValues) -> np.ndarray:
     model = operator_of(certified.mechanism)
     uniform = np.full((1, size), 1.0 / size)
     return model.interval(model.forward(uniform), np.ones(1), uniform, 1.0)[0][0]
-
-
-def _frequency_errors(channel: KeyValue) -> np.ndarray:
-    """Return the standard error of every key's frequency from a single report.
-
-    A frequency is padding (C/n - other)/lift for the number C of reports that show the key: C is binomial.
-    """
-    law, drawn = channel.response.key_law(), 1 / max(channel.padding, channel.keys)
-    chance = float(law.other + law.lift * drawn)
-    return np.full(channel.keys, channel.padding * np.sqrt(chance * (1 - chance)) / float(law.lift))
 
 
 def compare(epsilons: Sequence[str], reports: int, mechanisms: Sequence[Mechanism]) -> list[Expected]:

@@ -8,7 +8,6 @@ only add positive terms.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,7 +155,8 @@ class SquareGeometricOperator(GeometricOperator):
         return centre, np.maximum(square - mean**2, 0.0) / n[:, None]
 
     def maximum(self, shares: Floats) -> Floats | None:
-        return tridiagonal_maximum(self, shares)
+        together = max(1, TOGETHER // self.inputs)
+        return np.concatenate([_maxima(self, shares[at : at + together]) for at in range(0, len(shares), together)])
 
 
 def _unit(vector: Floats) -> Floats:
@@ -181,7 +181,8 @@ def _geometric(fall: float, reach: int) -> Floats:
     return shape
 
 
-# Maximum likelihood for a channel whose inverse is tridiagonal, by an interior point method linear in the number of values.
+# Maximum likelihood for a channel with a tridiagonal inverse, by an interior point method linear in the number of values: with
+# M = tridiagonal(-decay, ``diagonal``, -decay), P(report) = M^-1 theta, up to a factor for each report.
 
 
 MAX_STEPS = 60
@@ -192,21 +193,7 @@ _TO_THE_BORDER = 0.995
 _FILL = 3  # bands on each side of the system, and as many again for those that pivoting adds
 
 
-class Tridiagonal(Protocol):
-    """M = tridiagonal(-decay, ``diagonal``, -decay) with P(report) = M^-1 theta, up to a factor for each report."""
-
-    inputs: int
-    decay: float
-    diagonal: Floats
-
-    def times(self, at: Floats) -> Floats:
-        """Return M at."""
-
-    def solve(self, at: Floats) -> Floats:
-        """Return M^-1 at."""
-
-
-def tridiagonal_maximum(problem: Tridiagonal, shares: Floats) -> Floats:
+def _maxima(problem: SquareGeometricOperator, shares: Floats) -> Floats:
     """Return the maximum for each group of shares of reports, shape (groups, inputs).
 
     In v = M^-1 theta it minimises -sum q log v + m . v with m = M 1, where theta = M v >= 0; the slack s of that is 1 - g.
@@ -218,11 +205,6 @@ def tridiagonal_maximum(problem: Tridiagonal, shares: Floats) -> Floats:
     with the unknowns interleaved, a band of width seven; eliminating ds would lose half of the digits. Groups are solved
     together, one after the other along the band, until each has ended.
     """
-    together = max(1, TOGETHER // problem.inputs)
-    return np.concatenate([_maxima(problem, shares[at : at + together]) for at in range(0, len(shares), together)])
-
-
-def _maxima(problem: Tridiagonal, shares: Floats) -> Floats:
     theta, slack = np.full(shares.shape, 1.0 / problem.inputs), np.ones(shares.shape)
     m, gap, left = problem.times(np.ones(problem.inputs)), np.full(len(shares), np.inf), np.arange(len(shares))
     for _ in range(MAX_STEPS):
@@ -245,7 +227,7 @@ def _maxima(problem: Tridiagonal, shares: Floats) -> Floats:
     return np.asarray(chosen / chosen.sum(axis=-1, keepdims=True))
 
 
-def _gap(problem: Tridiagonal, shares: Floats, theta: Floats) -> Floats:
+def _gap(problem: SquareGeometricOperator, shares: Floats, theta: Floats) -> Floats:
     """Return max g - 1 of each group, with g = M^-1 (q/v)."""
     ratios = np.divide(shares, problem.solve(theta), out=np.zeros_like(shares), where=shares > 0)
     return np.asarray(problem.solve(ratios).max(axis=-1) * theta.sum(axis=-1) - 1.0)
@@ -260,7 +242,7 @@ def _longest(theta: Floats, step: Floats, slack: Floats, change: Floats) -> Floa
 class _Newton:
     """The banded system of one step of all groups, factorised once for its two right-hand sides."""
 
-    def __init__(self, problem: Tridiagonal, weights: Floats, theta: Floats, slack: Floats, dual: Floats) -> None:
+    def __init__(self, problem: SquareGeometricOperator, weights: Floats, theta: Floats, slack: Floats, dual: Floats) -> None:
         from scipy.linalg.lapack import dgbtrf  # noqa: PLC0415  # slow to import, needed for this structure only
 
         self._problem, self._theta, self._slack, self._dual = problem, theta, slack, dual
