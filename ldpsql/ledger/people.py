@@ -120,7 +120,7 @@ class People:
         if not len(counted):
             raise InvalidParameter("this release has no people", "pass the user id of each row")
         warn_of_alike(counted.field("values"))
-        pseudonyms = pseudonyms_of(counted.field("values"), salt)
+        pseudonyms = keyed_digests(counted.field("values"), salt)
         order = ascending(pseudonyms)
         return cls(pseudonyms[order], counted.field("counts").to_numpy()[order])
 
@@ -129,11 +129,6 @@ class People:
         digest = blake2b(self.pseudonyms.data, digest_size=SIZE)
         digest.update(self.reports.astype("<u8").data)
         return digest.hexdigest()
-
-
-def pseudonyms_of(people: pa.Array, salt: bytes) -> NDArray[np.bytes_]:
-    """Return the pseudonym of each person, who is bytes."""
-    return keyed_digests(people, salt)
 
 
 def warn_of_alike(ids: pa.Array) -> None:

@@ -53,7 +53,7 @@ from ldpsql.ledger.entries import (
     write_release,
 )
 from ldpsql.ledger.file import load, reading, snapshot, store, writing
-from ldpsql.ledger.people import DIGEST, People, distinct, placed, pseudonyms_of, warn_of_alike
+from ldpsql.ledger.people import DIGEST, People, distinct, keyed_digests, placed, warn_of_alike
 from ldpsql.ledger.policy import PERMANENT, ROW, Cost, Policy
 from ldpsql.ledger.spending import AccountKey, accounts_of, spend
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedValues
@@ -408,7 +408,7 @@ class Reported:
         _, new = placed(charged, self.fingerprints)
         people = self.people if new.all() else self.people.filter(pa.array(new))
         channel = blake2b(json.dumps(channel_of(self.certified)).encode(), digest_size=8).hexdigest()
-        return _Unpaid(channel, self.fingerprints[new], pseudonyms_of(people, salt))
+        return _Unpaid(channel, self.fingerprints[new], keyed_digests(people, salt))
 
 
 @dataclass(frozen=True)

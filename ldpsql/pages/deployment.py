@@ -18,7 +18,8 @@ from ldpsql.ledger.policy import EPSILON, PER_DISTANCE, ROW
 from ldpsql.ledger.review import Collection
 from ldpsql.mechanisms.audit import empirical
 from ldpsql.mechanisms.base import CertifiedMechanism
-from ldpsql.pages.statement import plain, possible
+from ldpsql.mechanisms.spec import decimal_text
+from ldpsql.pages.statement import possible
 from ldpsql.registry.fingerprint import digits_of
 
 _DRAWS = 100_000  # of each mechanism, that the audit compares with its claim
@@ -106,9 +107,9 @@ def _loss(collected: Collection) -> dict[str, Any]:
     by_row, year = collected.unit == ROW, collected.planned()
     once, far, delta = collected.epsilon(), collected.epsilon(PER_DISTANCE), collected.delta
     unit = "a row is a person" if by_row else f"a row of a person; people have a {collected.unit}"
-    parts = [f"epsilon {plain(once)} of one collection"] if once else []
-    parts += [f"epsilon {plain(far)} per unit of distance of one collection (metric privacy)"] if far else []
-    parts += [f"a year as planned: {plain(year)}"] if year and once else []
+    parts = [f"epsilon {decimal_text(once)} of one collection"] if once else []
+    parts += [f"epsilon {decimal_text(far)} per unit of distance of one collection (metric privacy)"] if far else []
+    parts += [f"a year as planned: {decimal_text(year)}"] if year and once else []
     return {
         "privacy_unit": "user-level" if by_row else "event-level",
         "privacy_unit_details": f"{unit}. Adjacent: any two values of the columns of one row.",
@@ -137,7 +138,7 @@ def _composition(collected: Collection) -> str:
     if limit is None:
         return "epsilons of collections add up, and nothing limits their sum"
     window = limit.policy.budget_window
-    return f"at most epsilon {plain(limit.epsilon(EPSILON))} for a person {f'in {window}' if window else 'in total'}"
+    return f"at most epsilon {decimal_text(limit.epsilon(EPSILON))} for a person {f'in {window}' if window else 'in total'}"
 
 
 def _implementation(collected: Collection) -> dict[str, str]:

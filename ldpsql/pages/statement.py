@@ -98,11 +98,6 @@ def certainty(epsilon: Fraction) -> str:
     return f"{ceil(percents)} %" if percents < 99 else f"{ceil(10 * percents) / 10:.1f} %"
 
 
-def plain(epsilon: Fraction) -> str:
-    """Return an epsilon as a decimal number."""
-    return decimal_text(epsilon)
-
-
 _LITTLE = 8  # a total epsilon from which on answers are practically open
 _ASKED = ("Who collects", "What for", "From whom", "Who receives the answers", "How long they are kept", "How often")
 _QUESTIONS = dict(zip(WORDS, _ASKED, strict=True))
@@ -171,7 +166,7 @@ def page(collected: Collection) -> str:
     for currency, name, between in ((EPSILON, "Epsilon", ""), (PER_DISTANCE, "Epsilon per unit of distance", _NEAR)):
         if once := collected.epsilon(currency):
             note = f"a guess at 50 % can become {certainty(once)}{between}"
-            facts.append(Fact(f"{name}, one collection", plain(once), note))
+            facts.append(Fact(f"{name}, one collection", decimal_text(once), note))
             facts.append(Fact(f"{name}, first year", *_year(collected, currency)))
     return document(_title(collected), _LEAD, facts, joined(*map(_html, sections(collected))))
 
@@ -223,7 +218,7 @@ def _figures(collected: Collection) -> tuple[tuple[str, ...], ...]:
     head = ("For one person", "Epsilon", "Odds change by a factor of at most", "A guess that was 50 % sure becomes at most")
     near = _totals(collected, EPSILON)
     far = [(name + _NEAR, total) for name, total in _totals(collected, PER_DISTANCE)]
-    return (head, *((name, plain(total), factor(total), certainty(total)) for name, total in near + far))
+    return (head, *((name, decimal_text(total), factor(total), certainty(total)) for name, total in near + far))
 
 
 def _totals(collected: Collection, currency: str) -> list[tuple[str, Fraction]]:
@@ -258,8 +253,10 @@ def _year(collected: Collection, currency: str) -> tuple[str, str]:
     if limit == 0:
         return "none", "the limit does not allow it, so the software refuses to collect"
     if limit is not None and (planned is None or limit <= planned):
-        return plain(limit), "the limit that the software enforces"
-    return ("no limit", "nothing states how often") if planned is None else (plain(planned), "as planned, without a limit")
+        return decimal_text(limit), "the limit that the software enforces"
+    if planned is None:
+        return "no limit", "nothing states how often"
+    return decimal_text(planned), "as planned, without a limit"
 
 
 def _limits(collected: Collection) -> Iterator[str]:
@@ -267,7 +264,7 @@ def _limits(collected: Collection) -> Iterator[str]:
     if limit is None:
         yield "Nothing. The software keeps no account of what each person has given, so it refuses no further collection."
         return
-    window, budget = limit.policy.budget_window, plain(limit.epsilon(EPSILON))
+    window, budget = limit.policy.budget_window, decimal_text(limit.epsilon(EPSILON))
     whose = "each line of these data" if limit.policy.privacy_unit == ROW else f"every {limit.policy.privacy_unit}"
     per = f"in {window} that begin with a collection" if window else "in total, for ever"
     yield f"The software keeps an account for {whose} and refuses collections beyond epsilon {budget} {per}."
@@ -278,7 +275,8 @@ def _limits(collected: Collection) -> Iterator[str]:
     else:
         yield "Other collections that use the same account count too."
     if limit.groups > 1:
-        yield f"The items have {limit.groups} separate accounts of epsilon {plain(limit.epsilon(EPSILON) / limit.groups)} each."
+        each = decimal_text(limit.epsilon(EPSILON) / limit.groups)
+        yield f"The items have {limit.groups} separate accounts of epsilon {each} each."
     if limit.policy.max_epsilon_per_report is not None:
         yield f"A single answer may have epsilon {limit.policy.max_epsilon_per_report} at most."
     yield from _so_far(limit)
@@ -293,7 +291,7 @@ def _so_far(limit: Limit) -> Iterator[str]:
     yield (
         f"Entries of this account so far: {len(limit.published):,}, first on {first}, last on {last}. An entry is a collection "
         "or, of answers that stay the same whenever they are asked for, one item of a collection. "
-        f"The person who has given most has used epsilon {plain(spent)}."
+        f"The person who has given most has used epsilon {decimal_text(spent)}."
     )
 
 
