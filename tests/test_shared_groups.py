@@ -11,7 +11,8 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import certify
-from ldpsql.estimators import Estimator, Floats, Likelihood
+from ldpsql.estimators import Estimator, Floats, Likelihood, sharing
+from ldpsql.estimators.sharing.cells import concentrations
 from ldpsql.functions import registry
 from ldpsql.inference.operators import KeepOrSpreadOperator, operator
 from ldpsql.testing import operator_of
@@ -78,6 +79,28 @@ def test_shared_intervals_cover_on_average_over_groups() -> None:
         covered.append(((errors[1] <= truth + 1e-9) & (truth <= errors[2] + 1e-9)).mean())
     # Between runs the mean varies by 0.006: the error of the common mean moves the intervals of all groups together.
     assert 0.91 <= np.mean(covered) <= 0.985
+
+
+def learned_from(groups: int) -> tuple[sharing.Prior, Floats]:
+    """Return what groups have in common if reports are nearly the values, and the shares of all groups."""
+    held = people(10.0, groups, 1000)
+    prior = sharing.learnt(held.sum(axis=0) / held.sum(), np.zeros(VALUES), [reports(held, 6.0)], lambda one: one.shares)
+    return prior, held / held.sum(axis=1, keepdims=True)
+
+
+def test_the_error_of_the_common_shares_includes_that_other_groups_would_have_other_shares() -> None:
+    prior, shares = learned_from(12)
+    ratio = np.linalg.norm(prior.error) / np.sqrt(shares.var(axis=0, ddof=1).sum() / 12)
+    assert 0.5 < ratio < 1.7  # the logarithm is -.08, and varies by .11
+
+
+def test_few_groups_say_little_about_how_alike_they_are_and_many_say_all() -> None:
+    def widened(groups: int) -> float:
+        prior, variances = learned_from(groups)[0], 1.0 / (1.0 + concentrations(np.array([1000.0]))[0])
+        return float(np.log(variances @ np.array(prior.interval_weights) / (variances @ np.array(prior.weights))))
+
+    assert np.mean([widened(4) for _ in range(12)]) > 0.3  # .78, and one varies by .26
+    assert abs(widened(400)) < 1e-3
 
 
 def test_the_order_of_groups_changes_no_bit_of_the_prior() -> None:
@@ -209,7 +232,7 @@ def test_a_query_that_sees_single_groups_is_refused(counted: DuckDBPyConnection,
      "struct_update((SELECT prior FROM common), weights := [1.0])", "struct_update((SELECT prior FROM common), mean := NULL)",
      "struct_update((SELECT prior FROM common), mean := ['a', 'b', 'c', 'd'])",
      "struct_update((SELECT prior FROM common), mean := [[1.0], [2.0]])",
-     "{'mean': [0.5, 0.5], 'error': [0.1, 0.1], 'weights': list_transform(range(17), lambda x: 1.0 / 17)}"],
+     "struct_update((SELECT prior FROM common), mean := [0.5, 0.5], error := [0.1, 0.1])"],
 )  # fmt: skip
 def test_what_is_no_prior_of_these_values_is_refused(counted: DuckDBPyConnection, prior: str) -> None:
     with pytest.raises(duckdb.Error, match=r"LDP103.*ldp.prior"):

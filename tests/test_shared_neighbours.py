@@ -77,7 +77,7 @@ def test_if_there_is_no_time_for_neighbours_the_common_mean_has_to_do(monkeypatc
 @pytest.mark.parametrize("groups", [0, 1, 2])
 def test_too_few_groups_have_no_neighbours(groups: int) -> None:
     likelihood = Likelihood(operator_of(registry().mechanism("krr(2, [0, 1])")), np.array([[9.0, 0.0], [0.0, 9.0]])[:groups])
-    prior = sharing.Prior((0.5, 0.5), (0.1, 0.1), (1 / 17,) * 17)
+    prior = sharing.Prior((0.5, 0.5), (0.1, 0.1), (1 / 17,) * 17, (1 / 17,) * 17)
     assert sharing.with_neighbours(prior, [likelihood] if groups else []) is None
 
 
@@ -85,7 +85,7 @@ def test_reports_that_are_no_votes_are_left_to_the_common_mean() -> None:
     mechanism = registry().mechanism("square_wave(epsilon=1, low=0, high=4, bins=4)")
     operator = operator_of(mechanism)
     counts = np.repeat(np.eye(operator.outputs), 3, axis=0)
-    prior = sharing.Prior((0.25,) * 4, (0.1,) * 4, (1 / 17,) * 17)
+    prior = sharing.Prior((0.25,) * 4, (0.1,) * 4, (1 / 17,) * 17, (1 / 17,) * 17)
     assert sharing.with_neighbours(prior, [Likelihood(operator, counts)]) is None
 
 

@@ -90,7 +90,7 @@ class Shared(Estimator):
             pooled = likelihood.with_counts(likelihood.counts.sum(axis=0, keepdims=True))
             return self.learnt(pooled, [likelihood]).fit(likelihood)
         prior, mean = self.prior, np.array(self.prior.mean)
-        classes = prior.classes(likelihood, alone)
+        classes, of_intervals = prior.classes(likelihood, alone)
         borrowed = prior.borrowed(likelihood, classes)
         errors = None
         if sharing.directed(likelihood):
@@ -98,9 +98,11 @@ class Shared(Estimator):
         elif likelihood.operator.votes is None:
             theta = sharing.by_class(likelihood, mean, classes, alone)
         else:
-            votes, added = sharing.Votes.of(likelihood), borrowed[:, None] * np.array(prior.error)
+            votes = sharing.Votes.of(likelihood)
             theta = sharing.medians(votes, mean, np.array(prior.weights), classes)
-            errors = sharing.credible(votes, mean, classes, added) if self.errors == "shared" else None
+            if self.errors == "shared":
+                added = prior.borrowed(likelihood, of_intervals)[:, None] * np.array(prior.error)
+                errors = sharing.credible(votes, mean, of_intervals, added)
         groups = len(theta)
         steps, status = np.zeros(groups, dtype=np.int64), (Status.REGULARISED,) * groups
         own = errors if self.errors == "shared" else None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ldpsql.estimators.sharing.cells import Votes
 from ldpsql.estimators.sharing.posterior import credible, medians
-from ldpsql.estimators.sharing.prior import Prior, class_weights, evidence, floored, probabilities
+from ldpsql.estimators.sharing.prior import Prior, averaged, class_weights, evidence, floored, probabilities
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 
@@ -44,10 +44,11 @@ def with_neighbours(prior: Prior, parts: Sequence[Likelihood]) -> tuple[Runs, li
     if kernel is None:
         return None
     means, errors = centres(around(votes, runs, kernel), prior)
-    own = [evidence(votes.chosen(runs == run), mean) for run, mean in enumerate(means)]
-    weights = class_weights(np.concatenate(own))
+    logs = np.concatenate([evidence(votes.chosen(runs == run), mean) for run, mean in enumerate(means)])
+    weights = class_weights(logs)
+    wide = averaged(logs, weights)
     each = zip(means, errors, strict=True)
-    return runs, [Prior(*(tuple(one.tolist()) for one in (mean, error, weights))) for mean, error in each]
+    return runs, [Prior(*(tuple(one.tolist()) for one in (mean, error, weights, wide))) for mean, error in each]
 
 
 def runs_of(n: Floats, values: int) -> Runs:
