@@ -341,7 +341,7 @@ def test_figure_5_wants_each_of_four_errors_to_fall(part: Any) -> None:
             for run, value in enumerate(runs_around(mr if name == "MR" else 1.0).tolist())
         ])  # fmt: skip
         paper = part("reproduction").Reproduction("x", "y")
-        densities.by_density(paper, "laplace", rows, ["a"])
+        densities.by_density(paper, "laplace", rows, rows, ["a"])
         assert list(verdicts(paper).values()) == [expected] * 8
 
 
@@ -353,7 +353,7 @@ def test_figure_5_does_not_tell_merging_from_an_em_that_stops_early(part: Any) -
         for run, value in enumerate(runs_around(1.2 if name == densities.LONG else 0.95).tolist())
     ])  # fmt: skip
     paper = part("reproduction").Reproduction("x", "y")
-    densities.by_density(paper, "laplace", rows, ["a"])
+    densities.by_density(paper, "laplace", rows, rows, ["a"])
     assert sorted(verdicts(paper).values()) == ["differs"] * 4 + ["does not tell"] * 4
 
 

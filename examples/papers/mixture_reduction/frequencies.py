@@ -101,7 +101,7 @@ def frequent(paper: Reproduction, figure: str, rows: pl.DataFrame) -> None:
     paper.findings.append(
         Finding.checked(f"{figure}, frequent values", "MR best for epsilon up to 1, unbiased for 2",
                         ", ".join(f"epsilon {e:g}: {name}" for e, name in best), all(name in claims[e] for e, name in best),
-                        "what pulls all shares together costs the frequent ones most")
+                        "what pulls all shares together costs the frequent ones most, see figure 8")
     )  # fmt: skip
 
 

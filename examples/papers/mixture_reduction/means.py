@@ -9,7 +9,7 @@ import polars as pl
 from duckdb import DuckDBPyConnection
 from reproduction import Finding, Reproduction, away, bars, boxes
 
-from mixture_reduction.claims import SURE, at_most
+from mixture_reduction.claims import SURE, at_most, bounded, ratio_of_means
 from mixture_reduction.data import numeric, s_mn
 from mixture_reduction.methods import FIVE, FULL, QUICK, RAW, RUNS, SMOOTHED, STOPPED, drawn, fitted, shares, stopped
 
@@ -23,10 +23,11 @@ MEANS = {  # the mechanism, and an estimator of the distribution, if it is not t
     "PM-EM after 5 steps": ("piecewise", FIVE["EM after 5 steps"]),
 }
 PUBLISHED_MEANS = ["SR", "PM", "PM-EM", "SW-EMS", "PM-MR"]
+SHOWN = [*PUBLISHED_MEANS, "PM-EMS", "PM-EM after 5 steps"]
 IN_PLACE = ["PM-EM", "PM", "PM-EMS", "PM-EM after 5 steps"]  # of what a claim is about
-HEADLINE = 0.7
-NOT_ALGORITHM_3 = ("the authors' script is not algorithm 3: it smooths after every step, merges only near the ends of the range, and "
-                   "sets its thresholds by hand for each epsilon and number of people")  # fmt: skip
+HEADLINE = 0.3  # of the error of PM, at one epsilon at least
+NOT_ALGORITHM_3 = ("the authors' script is not algorithm 3: it smooths after every step, as PM-EMS does, merges only near the ends of the "
+                   "range, and sets its thresholds by hand for each epsilon and number of people")  # fmt: skip
 
 
 def mean(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
@@ -59,14 +60,6 @@ def below(rows: pl.DataFrame, method: str, other: str) -> float:
     return away((by_run[method] - by_run[other]).to_numpy())
 
 
-def fall(rows: pl.DataFrame, method: str, other: str) -> tuple[float, float]:
-    """Return by how much the mean absolute error of ``other`` is below that of ``method``, as a share, and its standard error."""
-    absolute = [rows.filter(pl.col("method") == name)["error"].abs().to_numpy() for name in (method, other)]
-    high, low = (errors.mean() for errors in absolute)
-    relative = sum((errors.std(ddof=1) / errors.mean()) ** 2 / len(errors) for errors in absolute)
-    return float(1 - low / high), float(low / high * sqrt(relative))
-
-
 def by_mean(paper: Reproduction, source: str, rows: pl.DataFrame, more: pl.DataFrame) -> None:
     """Check figure 2, the mean absolute error, and figure 3, bias and spread; ``more`` are errors at 1.2 times epsilon 1.5."""
     mutants = {name: claims(source, rows, name) for name in IN_PLACE}
@@ -82,26 +75,29 @@ def claims(source: str, rows: pl.DataFrame, other: str = "") -> list[tuple[str, 
         rows.group_by("method", "epsilon").agg(pl.col("error").abs().mean()).pivot(on="method", values="error").sort("epsilon")
     )
     error = "; ".join(
-        f"epsilon {r['epsilon']:g}: " + ", ".join(f"{name} {r[name]:.4f}" for name in PUBLISHED_MEANS)
-        for r in mean.iter_rows(named=True)
+        f"epsilon {r['epsilon']:g}: " + ", ".join(f"{name} {r[name]:.4f}" for name in SHOWN) for r in mean.iter_rows(named=True)
     )
     ahead = [below(part, name, mr) for _, part in rows.group_by("epsilon") for name in PUBLISHED_MEANS if name != "PM-MR"]
-    less = [fall(part, "PM", mr) for _, part in rows.group_by("epsilon", maintain_order=True)]
-    falls = ", ".join(f"{100 * share:.0f} % less (standard error {100 * sure:.0f})" for share, sure in less)
+    errors = [
+        {name: part.filter(pl.col("method") == name)["error"].abs().to_numpy() for name in (mr, "PM")}
+        for _, part in rows.group_by("epsilon", maintain_order=True)
+    ]
+    ratios = [ratio_of_means(one[mr], one["PM"]) for one in errors]
+    shown = f"PM-MR / PM {', '.join(f'{ratio:.2f}' for ratio, _ in ratios)} {runs}; the least"
     moved = rows.filter(pl.col("epsilon") == 1.5)
     each = moved.group_by("method").agg(bias=pl.col("error").mean(), sd=pl.col("error").std(), n=pl.len())
     by = {r["method"]: r for r in each.iter_rows(named=True)}
-    spreads = ", ".join(f"{name} {by[name]['bias']:+.4f} and {by[name]['sd']:.4f}" for name in PUBLISHED_MEANS)
+    spreads = ", ".join(f"{name} {by[name]['bias']:+.4f} and {by[name]['sd']:.4f}" for name in SHOWN)
     sure = {name: abs(r["bias"]) / (r["sd"] / sqrt(r["n"])) for name, r in by.items()}
     figure_2, figure_3 = f"fig. 2, {source}: MAE of the mean", f"fig. 3, {source}, epsilon 1.5"
     return [
         ("PM-MR", Finding.checked(figure_2, "PM-MR smallest everywhere", f"{error}; {runs}", min(ahead) > SURE,
                         "smallest: by more than two standard errors of the difference of a run; " + NOT_ALGORITHM_3)),
-        ("PM-MR", Finding.checked(f"{figure_2}, PM-MR against PM", "70 % less with few people or epsilon below 2", f"{falls}; {runs}",
-                        any(share >= HEADLINE - SURE * error for share, error in less), NOT_ALGORITHM_3, "at one epsilon at least")),
+        ("PM-MR", bounded(f"{figure_2}, PM-MR against PM", "70 % less with few people or epsilon below 2", min(ratios), HEADLINE,
+                        NOT_ALGORITHM_3, shown)),
         ("PM-EM", Finding.checked(figure_3, "SR and PM unbiased, PM-EM and SW-EMS biased", f"bias and spread: {spreads}; {runs}",
                         max(sure["SR"], sure["PM"]) < 4 < min(sure[em], sure["SW-EMS"]),
-                        "biased: more than four standard errors from zero. Stopped by this rule, EM has come to keep the mean; smoothing has not")),
+                        "biased: more than four standard errors from zero. Stopped by this rule, EM has come to keep the mean; after 5 steps and with smoothing it has not")),
         ("PM-MR", Finding.checked(figure_3, "PM-MR less biased than PM-EM, less spread than PM", f"{spreads}; {runs}",
                         clearly_less(moved, mr, "PM-EM") and by[mr]["sd"] < by["PM"]["sd"], NOT_ALGORITHM_3)),
     ]  # fmt: skip
