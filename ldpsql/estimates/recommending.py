@@ -415,7 +415,8 @@ def _error(asked: Asked, mechanism: Mechanism, estimators: Estimators) -> tuple[
     determined = operator.bounding_weights is None
     if determined and (asked.shares is None or question is PlanQuestion.MEAN):
         c = asked.functionals(operator.inputs)
-        return in_steps(asked, operator.expected_variances(_truth(asked, operator)[0], float(asked.reports), c)), IBU
+        error = in_steps(asked, operator.expected_variances(_truth(asked, operator)[0], float(asked.reports), c))
+        return error, INV if operator.consistent or operator.votes else IBU  # others have the errors of the likeliest shares
     if question is PlanQuestion.MEAN:
         return mean_error(mechanism, asked.reports, _truth(asked, operator)) or inf, INV
     if question is PlanQuestion.RECTANGLES:
