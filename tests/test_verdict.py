@@ -69,6 +69,17 @@ def test_equal_shares_stand_out_no_more_often_than_promised() -> None:
     assert sum(one != "nothing learnt" for one in verdicts) <= binom.isf(1e-6, groups, 0.015)
 
 
+def test_a_few_heavy_rows_make_no_share_stand_out(con: DuckDBPyConnection) -> None:
+    """All shares are equal, and the weights of the rows so unequal that a hundred are worth fourteen."""
+    groups = 300
+    weights = pl.DataFrame({"g": np.repeat(np.arange(groups), 100), "w": 1 / (RNG.random(100 * groups) + 1e-3)})
+    con.register("weights", weights)
+    drawn = "ldp.perturb(row_number() OVER () % 5, ldp.krr(1, range(5)))"
+    con.execute(f"CREATE TABLE weighted AS SELECT g, w, {drawn} AS r FROM weights")
+    told = con.sql("SELECT verdict FROM ldp.diagnose(weighted, r, ldp.krr(1, range(5)), by := g, weight := w)").fetchall()
+    assert sum(one != ("nothing learnt",) for one in told) <= binom.isf(1e-6, groups, 0.02)
+
+
 def test_as_many_reports_as_are_said_to_be_enough_are_usable() -> None:
     few = drawn(20, 1, 3_000, "zipf")[0].diagnosis
     assert few.verdict != "usable"

@@ -79,15 +79,15 @@ def learnt(estimates: Estimates) -> Learnt:
     """
     reports, count = float(estimates.likelihood.of_people.n[0]), len(estimates.fit.theta[0])
     jump = estimates.likelihood.operator.influence / float(estimates.likelihood.n[0])
-    fine = judged(*_of_values(estimates), reports, jump)
+    fine = judged(*_of_values(estimates), reports, jump, _if_equal(estimates, np.eye(count, 1)))
     if fine.verdict is Verdict.USABLE or (count <= _RANGES and fine.verdict is not Verdict.UNKNOWN):
         return fine
     errors = (
-        (part.centre[0], np.minimum(part.std_error[0], _GUESS))
-        for part in _coarse(estimates)
+        (part.centre[0], np.minimum(part.std_error[0], _GUESS), reports, jump, _if_equal(estimates, c))
+        for part, c in _coarse(estimates)
         if np.isfinite(part.std_error).any()
     )
-    coarse = [judged(*part, reports) for part in errors]
+    coarse = [judged(*part) for part in errors]
     known = [part for part in coarse if part.verdict is not Verdict.UNKNOWN]
     if not known:
         return fine
@@ -96,7 +96,7 @@ def learnt(estimates: Estimates) -> Learnt:
     return max([fine, *known], key=lambda part: (part.verdict, -part.enough))
 
 
-def judged(shares: Floats, error: Floats, reports: float, jump: float = 0.0) -> Learnt:
+def judged(shares: Floats, error: Floats, reports: float, jump: float = 0.0, equal: Floats | float = 0.0) -> Learnt:
     """Return the verdict on unbiased shares with standard errors, each of shape (values,).
 
     Shares that differ from equal ones beyond noise count as they are, and all others as the mean of what is left. A share is
@@ -110,6 +110,7 @@ def judged(shares: Floats, error: Floats, reports: float, jump: float = 0.0) -> 
         reports: how many there are.
         jump: how far one report moves a share. Sums of few reports have longer tails than normal numbers, by the term of the
             third moment in Cornish, Fisher, "Moments and cumulants in the specification of distributions", 1938.
+        equal: the standard error of a share if all are equal. That of the estimates is smaller if a few heavy rows agree.
 
     >>> judged(np.array([0.5, 0.3, 0.2]), np.array([0.02, 0.02, 0.02]), 1000.0).verdict.words
     'usable'
@@ -121,7 +122,7 @@ def judged(shares: Floats, error: Floats, reports: float, jump: float = 0.0) -> 
         return Learnt(Verdict.UNKNOWN, inf)
     away = shares - 1.0 / len(shares)
     z = deviations(_SURE ** (1.0 / len(shares)))
-    apart = np.abs(away) > z * error + jump * (z**2 - 1.0) / 6.0
+    apart = np.abs(away) > z * np.maximum(error, equal) + jump * (z**2 - 1.0) / 6.0
     rest = max(0.0, 1.0 - float(shares[apart].sum())) / max(1, int((~apart).sum()))
     size = np.where(apart, np.maximum(shares, 0.0), rest)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -131,9 +132,21 @@ def judged(shares: Floats, error: Floats, reports: float, jump: float = 0.0) -> 
     enough = float(needed[order][np.searchsorted(people, _PEOPLE * people[-1])])
     if enough <= reports:
         return Learnt(Verdict.USABLE, enough)
-    noise, distance = float((error**2).sum()), float((away**2).sum())
-    spread = distance - noise > max(_SIGNAL * distance, _CLEAR * np.sqrt(2.0 * (error**4).sum()))
+    variances, distance = np.maximum(error, equal) ** 2, float((away**2).sum())
+    noise = float(variances.sum())
+    spread = distance - noise > max(_SIGNAL * distance, _CLEAR * np.sqrt(2.0 * (variances**2).sum()))
     return Learnt(Verdict.LARGEST if spread or (apart & (away > 0)).any() else Verdict.NOTHING, enough)
+
+
+def _if_equal(estimates: Estimates, c: Floats) -> Floats | float:
+    """Return the standard errors of sums of shares, c: (values, sums), if all shares are equal.
+
+    They are not needed, and 0, if the reports are no votes, as many count for each sum, or if the estimator has its own.
+    """
+    likelihood, equal = estimates.likelihood, np.full(len(c), 1.0 / len(c))
+    if likelihood.operator.votes is None or estimates.fit.errors is not None:
+        return 0.0
+    return np.sqrt(likelihood.operator.expected_variances(equal, float(likelihood.n[0]), c))
 
 
 def _of_values(estimates: Estimates) -> tuple[Floats, Floats]:
@@ -148,20 +161,20 @@ def _of_values(estimates: Estimates) -> tuple[Floats, Floats]:
     return likelihood.functionals(likeliest(likelihood, fit), np.eye(len(error)))[0][0], error
 
 
-def _coarse(estimates: Estimates) -> Iterator[Linear]:
-    """Yield the shares of ranges of a line, of blocks of a map, or of the values of each column of a table."""
+def _coarse(estimates: Estimates) -> Iterator[tuple[Linear, Floats]]:
+    """Yield the shares of ranges of a line, blocks of a map, or values of each column, and which values each share sums."""
     likelihood, size = estimates.likelihood, estimates.likelihood.operator.inputs
     if likelihood.variables:
         sizes = [column.size for column in likelihood.variables]
         for place in np.unravel_index(np.arange(size), sizes):
-            yield linear(estimates, np.eye(int(place.max()) + 1)[place])
+            yield linear(estimates, c := np.eye(int(place.max()) + 1)[place]), c
     elif len(likelihood.layout) == 1:
         for number in (_RANGES, 2) if likelihood.operator.bounding_weights else (_RANGES,):
             ends = np.rint(np.linspace(0, size, number + 1)).astype(np.int64)
-            yield of_ranges(estimates, Ranges(ends[:-1], ends[1:]))
+            yield of_ranges(estimates, Ranges(ends[:-1], ends[1:])), np.repeat(np.eye(number), np.diff(ends), axis=0)
     elif likelihood.layout:
         row, column = (
             place * _SIDE // side for place, side in zip(np.indices(likelihood.layout), likelihood.layout, strict=True)
         )
         blocks = (row * _SIDE + column).ravel()
-        yield linear(estimates, np.eye(_SIDE**2)[blocks][:, np.unique(blocks)])
+        yield linear(estimates, c := np.eye(_SIDE**2)[blocks][:, np.unique(blocks)]), c
