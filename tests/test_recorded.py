@@ -65,6 +65,24 @@ def test_groups_are_estimated_with_the_recorded_mechanism(reports: DuckDBPyConne
         assert answer.num_rows == 8
 
 
+def test_groups_by_a_column_of_reports_are_refused_wherever_it_is_recorded(con: DuckDBPyConnection, tmp_path: Path) -> None:
+    people = pa.table({"city": CITIES * 100, "home": CITIES * 100, "region": ["north", "south"] * 200})
+    columns = {"city": DREW, "home": DREW}
+    ldpsql.perturb_table(con, people, "commented", columns, keep=["region"])
+    ldpsql.perturb_copy(con, people, file := str(tmp_path / "reports.parquet"), columns, keep=["region"])
+    con.execute(
+        f"CREATE TABLE typed AS FROM ldp.perturb_rows(commented, {{home: ldp.krr(1, {CITIES})}}, keep := [city, region])"
+    )
+    for reports in ("commented", f"'{file}'", "typed"):
+        for by in ("home", "{a: region, b: home}"):
+            with pytest.raises(duckdb.Error, match=r"LDP103.*holds reports"):
+                con.execute(f"FROM ldp.estimate({reports}, city, {f'ldp.{DREW}, ' * (reports == 'typed')}by := {by})")
+    for data in (file, con.table("commented"), con.table("typed").to_arrow_table()):
+        with pytest.raises(InvalidParameter, match="holds reports"):
+            ldpsql.estimate(data, DREW, column="city", by="home")
+        assert ldpsql.estimate(data, DREW, column="city", by="region").to_arrow().num_rows == 8
+
+
 def test_nothing_is_recorded_for_null(reports: DuckDBPyConnection) -> None:
     for call in ("estimate(NULL, city)", "margin(NULL, city)", "estimate(NULL, city, by := region)"):
         with pytest.raises(duckdb.Error, match=r"LDP103.*that of a table or a file"):

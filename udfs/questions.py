@@ -40,6 +40,7 @@ from ldpsql.functions import (
     python_value,
     read_source,
     records_in,
+    refuse_groups,
     registry,
     sql_literal,
     sql_type,
@@ -133,6 +134,8 @@ def unnamed(rows: Texts) -> pa.Array:
 
 
 def _unnamed(row: str) -> str:
+    if records_in(row):
+        refuse_groups()
     kind = row.removeprefix("TUPLE(").removesuffix(")")
     if kind in ('"NULL"', "UNKNOWN"):  # nobody asked for groups; CREATE MACRO does not know the type
         return "INTEGER"

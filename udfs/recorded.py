@@ -22,6 +22,7 @@ from ldpsql.functions import (
     Texts,
     Wholes,
     as_struct,
+    check_groups,
     check_typed,
     columns_at,
     guarded,
@@ -194,6 +195,9 @@ def _call(
         of_each = {field: struct_sql(mechanism_at(catalog, search_path, reports, column)) for field, column in each.items()}
         drawn_by = of_each[report] if isinstance(report, str) else f"{ldp}.row({struct_text(of_each)})"
         condition = _UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))
+    keys = next((named for name, named in zip(names, columns[2::2], strict=True) if name == "by"), None)
+    if keys is not None:
+        check_groups(catalog, search_path, reports, [keys] if isinstance(keys, str) else keys.values())
     others = {name: _columns(named) for name, named in zip(names, columns[2::2], strict=True) if named is not None}
     passed = "".join(f", {quoted(name)} := {value}" for name, value in (options | others).items())
     return f"FROM {macro}({place}, {_columns(report)}, {drawn_by}{passed}) {condition}"

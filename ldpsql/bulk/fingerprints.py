@@ -34,6 +34,7 @@ from ldpsql.registry.agreement import (
     of_text,
     of_type,
     recorded,
+    refuse_groups,
     several,
     warn_unmarked,
 )
@@ -285,6 +286,13 @@ def mechanism_at(catalog: int, search_path: str, reports: str, column: str) -> M
     """
     with CONNECTIONS.cursor_at(catalog, search_path) as cursor:
         return recorded(of_source(cursor, reports, column))
+
+
+def check_groups(catalog: int, search_path: str, reports: str, columns: Iterable[str]) -> None:
+    """Refuse groups by columns next to which it is recorded that they hold reports, as `mechanism_at` sees them."""
+    with CONNECTIONS.cursor_at(catalog, search_path) as cursor:
+        if any(of_source(cursor, reports, column) for column in columns):
+            refuse_groups()
 
 
 def columns_at(catalog: int, search_path: str, reports: str) -> frozenset[str]:

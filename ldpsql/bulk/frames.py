@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, TypeAlias, overload
 
 import duckdb
@@ -55,7 +56,7 @@ from ldpsql.mechanisms.spec import sql_literal
 from ldpsql.names import EMS, IBU, SHARES
 from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
-from ldpsql.registry.agreement import Fingerprints, check_agreement, of_type, recorded
+from ldpsql.registry.agreement import Fingerprints, check_agreement, of_type, recorded, refuse_groups
 from ldpsql.registry.registry import registry
 from ldpsql.sql.attach import kept
 
@@ -252,6 +253,8 @@ def _asked(
         raise InvalidParameter(f"'{kind.name}' is about raw columns, and these are only reports", "pass a frame or a file")
     with kept() as con:
         if columns:
+            if any(map(_records(con, data), keys)):
+                refuse_groups()
             table, drawn_by, _ = _in_sql(con, data, columns, [*columns, *others], mechanism)
         else:
             drawn_by, table = _drawn_by(data, mechanism), text_literal(quoted(_ROWS))
@@ -279,15 +282,18 @@ def _maps(counts: Counts) -> pa.Array:
     return pa.MapArray.from_arrays([0, len(counts.reports)], counts.reports, counts.numbers)
 
 
+def _records(con: DuckDBPyConnection, data: Any) -> Callable[[str], Fingerprints | None]:
+    """Return what returns the fingerprints of a column of a frame or a file."""
+    return partial(of_source, con, os.fspath(data)) if isinstance(data, str | os.PathLike) else partial(of_frame, data)
+
+
 def _in_sql(
     con: DuckDBPyConnection, data: Any, columns: list[str], wanted: list[str], mechanism: Source
 ) -> tuple[str, Mechanism | Mixed, bool]:
     """Return what ``query_table`` takes for columns of a frame or a file, their mechanism, and whether they record it."""
+    drawn_by, recorded = drawn_by_columns(columns, mechanism, _records(con, data))
     if isinstance(data, str | os.PathLike):
-        path = os.fspath(data)
-        drawn_by, recorded = drawn_by_columns(columns, mechanism, lambda name: of_source(con, path, name))
-        return sql_of(con, path, wanted), drawn_by, recorded
-    drawn_by, recorded = drawn_by_columns(columns, mechanism, lambda name: of_frame(data, name))
+        return sql_of(con, os.fspath(data), wanted), drawn_by, recorded
     chosen = list(dict.fromkeys(wanted))
     if isinstance(data, pl.LazyFrame):
         check_columns(chosen, data.collect_schema().names())

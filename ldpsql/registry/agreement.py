@@ -13,13 +13,13 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain, product
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 import pyarrow as pa
 
 from ldpsql.domains.columns import RECORD, is_record
 from ldpsql.engine.sql_struct import columns_of, domain_type, of_columns_named, type_of_values
-from ldpsql.errors import LdpError, MechanismUnrecorded, OtherMechanism, UnmarkedReports
+from ldpsql.errors import InvalidParameter, LdpError, MechanismUnrecorded, OtherMechanism, UnmarkedReports
 from ldpsql.inference.mixed import Mixed
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.names import ROW
@@ -282,6 +282,19 @@ def _described(line: str) -> str:
 
 def _short(mechanism: Mechanism) -> str:
     return short_text(mechanism, _SAID) or f"{mechanism.name} with other parameters or another domain"
+
+
+def refuse_groups() -> NoReturn:
+    """Refuse to group by a column of reports, each of which is that of a person with any value.
+
+    Raises:
+        InvalidParameter: always.
+
+    """
+    raise InvalidParameter(
+        "a column of by holds reports, so its groups mix people of all values",
+        "ask for a margin with given, as the page on several columns shows, or group by a column that is not perturbed",
+    )
 
 
 @lru_cache(maxsize=1)
