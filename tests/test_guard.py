@@ -208,6 +208,51 @@ def test_a_release_is_of_the_table_that_its_statements_read(watched: DuckDBPyCon
     assert watched.sql("SELECT count(*) FROM other.reports").fetchall() == [(3,)]
 
 
+DRAWN = "SELECT ldp.perturb(city, city()) AS city FROM"
+UNSEEN: dict[str, list[str] | None] = {
+    f"EXPLAIN ANALYZE CREATE TABLE stolen AS {DRAWN} others": None,
+    f"explain (analyze, format json) {DRAWN} others": None,
+    f"/* EXPLAIN */ EXPLAIN ANALYZE INSERT INTO stored {DRAWN} others": None,
+    f"EXPLAIN (FORMAT json /* ) SELECT 1 -- */, ANALYZE) {DRAWN} others": None,
+    f"SELECT 1; EXPLAIN ANALYZE COPY ({DRAWN} others) TO 'stolen.parquet'": None,
+    f"{DRAWN} query_table(?)": ["others"],
+    f"{DRAWN} query_table(coalesce(?, 'people'))": ["others"],
+    "FROM ldp.perturb_rows(coalesce(?, 'people'), {city: city()})": ["others"],
+    f"{DRAWN} read_parquet(?)": ["others.parquet"],
+    f"{DRAWN} query_table(getvariable('t'))": None,
+    f"{DRAWN} query('FROM ' || coalesce(getvariable('t'), 'people'))": None,
+    f"{DRAWN} named(chosen())": None,
+    "EXECUTE earlier": None,
+    f"INSERT INTO fleeting {DRAWN} others": None,
+    f"BEGIN; CREATE TABLE uncommitted AS FROM others; {DRAWN} uncommitted": None,
+}
+
+
+@pytest.mark.parametrize("sql", UNSEEN)
+def test_a_release_draws_nothing_of_which_nobody_can_see_what_it_reads(
+    watched: DuckDBPyConnection, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    watched.execute(f"""
+        CREATE TABLE others AS FROM people LIMIT 10; CREATE TABLE stored (city TEXT); CREATE TEMP TABLE fleeting (city TEXT);
+        COPY others TO 'others.parquet'; SET VARIABLE t = 'others'; PREPARE earlier AS {DRAWN} others;
+        CREATE MACRO chosen() AS coalesce(getvariable('t'), 'people'); CREATE MACRO named(t) AS TABLE FROM query_table(t)""")
+    with (
+        pytest.raises(duckdb.InvalidInputException, match="LDP320"),
+        ldpsql.release(watched, "people", {"city": "city()"}, "reports"),
+    ):
+        watched.execute(sql, UNSEEN[sql]).fetchall()
+    assert [row["state"] for row in Ledger.open(path).history()] == ["returned"]
+
+
+def test_a_release_reads_its_dataset_with_parameters_and_variables_that_are_no_names(watched: DuckDBPyConnection) -> None:
+    watched.execute("SET VARIABLE most = 20")
+    with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
+        assert len(watched.execute(f"{DRAWN} people WHERE id < ?", [10]).fetchall()) == 10
+        assert len(watched.execute(f"{DRAWN} people WHERE id < getvariable('most')").fetchall()) == 20
+        watched.execute(f"EXPLAIN ANALYZE CREATE TABLE reports AS {DRAWN} people WHERE id < 30")
+
+
 def test_without_a_ledger_there_is_no_release(con: DuckDBPyConnection) -> None:
     with pytest.raises(NotReleased), ldpsql.release(con, "people", {"city": "city()"}, "reports"):
         pass

@@ -30,6 +30,7 @@ from typing import Any
 import duckdb
 from duckdb import DuckDBPyConnection
 
+from ldpsql.engine.functions import MARK
 from ldpsql.errors import SourceRefused
 from ldpsql.places import pattern_of
 from ldpsql.quoting import quoted, text_literal
@@ -40,6 +41,8 @@ _WORD = re.compile(r"\w+")
 _FILE = re.compile(r"[/\\]|\.(parquet|pq|csv|tsv|json|jsonl|ndjson|arrow|feather|gz|zst)$", re.IGNORECASE)
 _LOCAL = re.compile(r"file:(//(localhost)?)?(?=/)", re.IGNORECASE)
 _READER = re.compile(r"read_|\w+_scan$", re.IGNORECASE)
+_EXPLAIN = re.compile(r"\A\s*EXPLAIN\b\s*(ANALYZE\b\s*)?(\(\s*(ANALYZE|FORMAT)\b[\w\s,]*\))?", re.IGNORECASE)
+_COMPUTING = re.compile(r"\b(query|query_table|perturb_rows|read_\w+|\w+_scan)\b", re.IGNORECASE)  # they take names
 _UNCALLED = re.compile(r'"?(inode|rows|body) ')
 _FRAMES = {"ARROW_SCAN", "PANDAS_SCAN"}
 _DATABASE = (".duckdb", ".db", ".ddb")
@@ -219,6 +222,14 @@ def identity_of_statement(cursor: DuckDBPyConnection, sql: str) -> Identity | No
     return replace(found, names=tuple(sorted({*found.names, *views})))
 
 
+def reads_by_value(cursor: DuckDBPyConnection, sql: str) -> bool:
+    """Return whether a parameter or a variable, whose values are not known here, may be the name of what a statement reads."""
+    ours = f"SELECT database_name FROM duckdb_functions() WHERE function_name = {text_literal(MARK)}"  # noqa: S608  # quoted
+    reached = " ".join(_Texts(cursor, f"database_name NOT IN ({ours})").reached(sql))
+    open_to_values = "getvariable" in reached.casefold() or any(one.named_parameters for one in duckdb.extract_statements(sql))
+    return open_to_values and _COMPUTING.search(reached) is not None
+
+
 def identity_of_files(name: str, files: Sequence[str], rows: str = "") -> Identity:
     """Return the identity of files that exist, which a path, a folder, a pattern or a URL names."""
     paths = {str(Path(file).resolve()) for file in files if "://" not in file}
@@ -285,10 +296,14 @@ def _own_name(name: str, base: tuple[str, ...]) -> str:
 
 def _scans(cursor: DuckDBPyConnection, sql: str) -> list[tuple[str, str]] | None:
     """Return the tables and functions that DuckDB's plan reads, before the optimizer removes any; None if there is no plan."""
+    sql = _EXPLAIN.sub("", sql, count=1)  # EXPLAIN ANALYZE runs what cannot be explained twice
     for optimizer in ("disable", "enable"):  # it removes tables that give no rows, but some plans need it
         cursor.execute(f"PRAGMA {optimizer}_optimizer")
         with suppress(duckdb.Error):
-            parameters = dict.fromkeys(duckdb.extract_statements(sql)[0].named_parameters)
+            statements = duckdb.extract_statements(sql)
+            if len(statements) != 1:  # DuckDB would explain the first and run the others
+                return None
+            parameters = dict.fromkeys(statements[0].named_parameters)
             ((_, plan),) = cursor.execute(f"EXPLAIN (FORMAT json) {sql}", parameters or None).fetchall()
             return list(_read(json.loads(plan)))
     return None
@@ -342,9 +357,9 @@ def _inode(file: str, *, changing: bool = False) -> str:
 class _Texts:
     """The SQL of the views and macros of a connection by their names; views of one name in several schemas may all be meant."""
 
-    def __init__(self, cursor: DuckDBPyConnection) -> None:
+    def __init__(self, cursor: DuckDBPyConnection, macros: str = "true") -> None:
         self._texts: dict[str, list[str]] = {}
-        for called, text in cursor.execute(_TEXTS).fetchall():
+        for called, text in cursor.execute(f"{_TEXTS} AND {macros}").fetchall():
             self._texts.setdefault(called.casefold(), []).append(text)
 
     def reached(self, text: str) -> list[str]:

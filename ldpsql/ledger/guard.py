@@ -30,7 +30,7 @@ from ldpsql.channels import RepeatedHash
 from ldpsql.engine.arguments import Takes, structs_with
 from ldpsql.engine.connections import CONNECTIONS, guard_number
 from ldpsql.engine.functions import GUARD_MARK
-from ldpsql.engine.identity import Identity, identity_of_statement
+from ldpsql.engine.identity import Identity, identity_of_statement, reads_by_value
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter, NotReleased
 from ldpsql.ledger import Ledger
 from ldpsql.ledger.configured import first_draw
@@ -199,7 +199,7 @@ class Statement:
 
         Raises:
             OutsidePolicy: if a policy does not.
-            NotReleased: if it reads other rows than those of the open release.
+            NotReleased: if it reads other rows than those of the open release, or nobody can see which.
 
         """
         guard = None if self.guard is None else GUARDS.thing(self.guard)
@@ -209,14 +209,22 @@ class Statement:
         _PLANNING.now = True  # to plan the statement again, DuckDB may call this function again
         try:
             with CONNECTIONS.cursor_at(self.catalog, self.search_path) as cursor:
-                whose, rows = identity_of_statement(cursor, self.sql), json.loads(drawn) if drawn.startswith("{") else {}
+                whose = None if reads_by_value(cursor, self.sql) else identity_of_statement(cursor, self.sql)
+                rows = json.loads(drawn) if drawn.startswith("{") else {}
                 for mechanism in _drawing(handle, drawn):
                     columns, keep = {rows.get("column", ""): mechanism}, rows.get("keep", [])
                     check_policies(whose, columns, keep=keep, permanent=drawn == "permanent", con=cursor)
         finally:
             _PLANNING.now = False
         opened = None if guard is None else guard.opened
-        if whose is not None and opened is not None and opened.base and not whose.within(opened):
+        if opened is None or not opened.base:
+            return
+        if whose is None:
+            raise NotReleased(
+                "nobody can see which tables and files this statement reads",
+                "write it with their names: no EXECUTE, no parameter or variable for a name, no temporary or uncommitted table",
+            )
+        if not whose.within(opened):
             raise NotReleased(
                 "a statement draws from another table or file than the dataset of the open release",
                 "draw from that dataset; to join others, make a view of all of them, and release the view",

@@ -66,6 +66,20 @@ MUTANTS = (
         "a connection with a ledger and no key draws without a release",
         f"{_GUARD}::test_nothing_is_drawn_outside_of_a_release",
     ),
+    Mutant(
+        "ldpsql/ledger/guard.py",
+        "        if whose is None:\n            raise",
+        "        if whose is None:\n            return\n            raise",
+        "a release pays for a statement of which nobody can see what it reads",
+        f"{_GUARD}::test_a_release_draws_nothing_of_which_nobody_can_see_what_it_reads",
+    ),
+    Mutant(
+        "ldpsql/ledger/guard.py",
+        "whose = None if reads_by_value(cursor, self.sql) else identity_of_statement(cursor, self.sql)",
+        "whose = identity_of_statement(cursor, self.sql)",
+        "a parameter or a variable names another table than the one that is seen",
+        f"{_GUARD}::test_a_release_draws_nothing_of_which_nobody_can_see_what_it_reads",
+    ),
     # Spending
     Mutant(
         "ldpsql/ledger/spending.py",
