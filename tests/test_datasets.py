@@ -99,6 +99,22 @@ def test_a_table_has_one_budget_however_it_is_spelled(con: DuckDBPyConnection, t
     spends_one_budget(con, tmp_path, SAME)
 
 
+def test_a_column_has_one_budget_however_its_name_is_written(con: DuckDBPyConnection, tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "grouped.ledger", Policy(epsilon_budget=1, column_groups={"home": ("city",)}))
+    con.execute('CREATE VIEW spelled AS SELECT city AS "City" FROM people')
+    ldpsql.attach(con, ledger=ledger)
+    with ldpsql.release(con, "people", {"city": "ldp.krr(1, ['Lima', 'Oslo'])"}, "reports"):
+        con.execute("CREATE TABLE reports AS SELECT ldp.perturb(city, ldp.krr(1, ['Lima', 'Oslo'])) AS city FROM people")
+    with (
+        pytest.raises(BudgetExceeded),
+        ldpsql.release(con, "people", {"CITY": "ldp.krr(1, ['Lima', 'Oslo'])"}, "more"),
+    ):
+        pass
+    with pytest.raises(BudgetExceeded):
+        perturb_table(con, "spelled", "more", {"City": CITY}, charge=Charge(ledger, "spelled"))
+    assert [balance.column_group for balance in ledger.balances()] == ["home"]
+
+
 def test_a_charge_by_hand_and_a_release_share_the_budget(con: DuckDBPyConnection, tmp_path: Path) -> None:
     made_up = ["NEW PEOPLE", "New People", "new people"]
     ledger = Ledger.open(tmp_path / "by_hand.ledger", Policy(epsilon_budget=len(made_up + SAME)))

@@ -77,6 +77,17 @@ def test_columns_of_one_group_add_up_and_groups_do_not(path: Path) -> None:
     assert {b.column_group: b.spent for b in ledger.balances()} == {"place": "0.6", "all": "0.7"}
 
 
+def test_a_column_stays_in_its_group_in_lowercase_and_uppercase_letters(path: Path) -> None:
+    ledger = Ledger.open(path, Policy(epsilon_budget=1, column_groups={"home": ("City",)}))
+    ledger.charge("people", {"city": krr("1")}, "one")
+    for column in ("CITY", "City", "city"):
+        with pytest.raises(BudgetExceeded):
+            ledger.charge("people", {column: krr("1")}, column)
+    assert [b.column_group for b in ledger.balances()] == ["home"]
+    with pytest.raises(InvalidParameter, match="two groups"):
+        Policy(epsilon_budget=1, column_groups={"home": ("city",), "work": ("CITY",)})
+
+
 def test_parts_of_a_dataset_are_other_people(path: Path) -> None:
     ledger = Ledger.open(path, Policy(epsilon_budget=1))
     for day in ("monday", "tuesday"):

@@ -114,14 +114,15 @@ class Policy(Spec):
     @field_validator("column_groups")
     @classmethod
     def _disjoint(cls, groups: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
-        columns = [column for group in groups.values() for column in group]
+        columns = [column.casefold() for group in groups.values() for column in group]
         if len(set(columns)) < len(columns):
             raise ValueError("a column must not be in two groups")
         return groups
 
     def group(self, column: str) -> str:
-        """Return the group of a column."""
-        return next((name for name, columns in self.column_groups.items() if column in columns), REST)
+        """Return the group of a column; SQL does not distinguish lowercase and uppercase letters in its name."""
+        groups = {one.casefold(): name for name, columns in self.column_groups.items() for one in columns}
+        return groups.get(column.casefold(), REST)
 
     def allowance(self, currency: str) -> Cost:
         """Return what one person may spend in a group, rounded down; zero if no budget is declared."""

@@ -82,6 +82,13 @@ MUTANTS = (
     ),
     # Spending
     Mutant(
+        "ldpsql/ledger/policy.py",
+        "groups.get(column.casefold(), REST)",
+        "groups.get(column, REST)",
+        "a column has a second budget in uppercase letters",
+        f"{_LEDGER}::test_a_column_stays_in_its_group_in_lowercase_and_uppercase_letters",
+    ),
+    Mutant(
         "ldpsql/ledger/spending.py",
         'fresh = accounts["since"] <= (now - policy.window if',
         'fresh = accounts["since"] <= (now - policy.window // 2 if',
