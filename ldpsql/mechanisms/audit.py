@@ -288,9 +288,9 @@ def listed(mechanism: Mechanism) -> Listing:
     """
     channel = certify_values(mechanism).channel
     if not isinstance(channel, OrthogonalHash | Levels | TableChannel):
-        raise InvalidParameter(f"the reports of {mechanism.name} are too many to list", "see ldp.describe and ldp.audit")
+        raise InvalidParameter(f"the reports of {mechanism.name} are too many to list", "see ldp.describe")
     (_CELL * (channel.inputs * channel.outputs)).check(
-        f"a table of the channel of {mechanism.name}", "use fewer values; ldp.describe and ldp.audit say what it keeps"
+        f"a table of the channel of {mechanism.name}", "use fewer values; ldp.describe says what it keeps"
     )
     if isinstance(channel, TableChannel):
         weights = channel.weights()

@@ -39,7 +39,9 @@ class Quantiles(QuestionOfColumn):
         shares = items_of(self.q)
         numbers = any(kind(shares.type) for kind in (pa.types.is_floating, pa.types.is_decimal, pa.types.is_integer))
         if not numbers or not len(shares) or shares.null_count:
-            raise InvalidParameter("a quantile needs a share between 0 and 1, or a list of shares", "0.5 is the median")
+            raise InvalidParameter(
+                "a quantile needs a share between 0 and 1, or a list of shares", "such as 0.5 or [0.25, 0.5, 0.75]"
+            )
         return Quantile(*self.where(values), q=tuple(map(float, shares.to_pylist())))
 
 
