@@ -217,6 +217,20 @@ def test_other_people_are_compared_as_independent(exact: Estimate) -> None:
 # --- whether intervals and p-values hold ---
 
 
+@pytest.mark.parametrize("apart", [0, 30])
+def test_means_under_wide_noise_on_many_bins_are_compared_by_their_intervals(apart: int) -> None:
+    wide = registry().mechanism("square_wave(1, 0, 500, step=1)")
+    first, second = (np.exp(-(((np.arange(501) - 200 - moved) / 60) ** 2)) for moved in (apart, 0))
+    laws = [operator_of(wide).forward((law / law.sum())[None]) for law in (first, second)]
+    ages = [estimate_counts(wide, np.rint(1e5 * law), registry().estimator("ibu"))[0] for law in laws]
+    own, other = (one.mean() for one in ages)
+    less = ages[0].compare(ages[1])
+    assert less.estimate == pytest.approx(own.estimate - other.estimate)
+    assert (less.low, less.high) == pytest.approx((own.low - other.high, own.high - other.low))
+    assert less.low <= apart <= less.high
+    assert (less.p_value < 0.05) == (apart > 0) == (less.low > 0)
+
+
 def test_fieller_holds_the_ratio_however_weak_the_denominator_is() -> None:
     """Of 20,000 normal pairs, .95 are expected to be held: 1e-6 leaves out what is beyond 4.9 errors."""
     for bottom in (0.3, 1.0, 5.0):

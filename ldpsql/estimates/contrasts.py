@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
@@ -102,7 +103,31 @@ def difference(first: Estimates, one: Share | Mean, second: Estimates, other: Sh
     regularised = first.fit.regularised | second.fit.regularised
     measure = Measure(estimate, np.where(known, error, np.inf), low - wider, high + wider)
     cut = cut_to(measure, -1.0 - off, 1.0 + off, regularised).scaled(unit.width)
-    return Difference(cut.estimate, cut.std_error, cut.low, cut.high, p_value=p_value)
+    tested = Difference(cut.estimate, cut.std_error, cut.low, cut.high, p_value=p_value)
+    return (
+        tested if first is second or known.all() else _where_known(known, tested, one.measure(first), other.measure(second), z)
+    )
+
+
+def _where_known(known: NDArray[np.bool_], tested: Difference, one: Measure, other: Measure, z: float) -> Difference:
+    """Return the differences, where they are not known those that the intervals of both numbers allow.
+
+    A wide noise on many bins determines a mean, but not its covariance with anything. The interval then holds at least as often
+    as it says, and the p-value is small only if it leaves out zero.
+    """
+    from scipy.special import ndtr  # noqa: PLC0415  # slow to import
+
+    low, high = one.low - other.high, one.high - other.low
+    error = (high - low) / (2 * z)
+    found = np.isfinite(one.std_error) & np.isfinite(other.std_error) & (error > 0)
+    p_value = np.where(found, 2 * ndtr(-np.abs(low + high) / 2 / np.where(found, error, 1.0)), np.nan)
+    return Difference(
+        tested.estimate,
+        np.where(known, tested.std_error, np.where(found, error, np.inf)),
+        np.where(known, tested.low, low),
+        np.where(known, tested.high, high),
+        p_value=np.where(known, tested.p_value, p_value),
+    )
 
 
 def _none(estimates: Estimates, number: Share | Mean) -> Difference:
