@@ -105,6 +105,23 @@ def test_users_are_charged_for_each_of_their_rows_wherever_they_are(path: Path) 
     ledger.check()
 
 
+def test_a_refusal_says_what_it_costs_those_who_cannot_afford_it(path: Path) -> None:
+    ledger = Ledger.open(path, Policy(epsilon_budget=3, privacy_unit="user_id"))
+    users = [f"canary{user}" for user in range(1, 15) for _ in range(user)]  # of 1 to 14 rows
+    for epsilon, asked, spend, refused, left in (
+        ("1", users, [], "11 of the users epsilon up to 14", "3 of 3"),
+        ("1", ["canary0", *users[-14:]], [], "1 of the users epsilon 14", "3 of 3"),
+        ("3", ["canary1", "canary2"], ["canary1", "canary2", "canary2"], "2 of the users epsilon 3", "as little as 1 of 3"),
+    ):
+        if spend:
+            ledger.publish(ledger.charge("visits", {"city": krr("1")}, "reports", users=spend))
+        with pytest.raises(BudgetExceeded) as error:
+            ledger.charge("clicks", {"city": krr(epsilon)}, "reports", users=asked)
+        assert error.value.message == f"this release costs {refused}, and {left} is left"
+        assert ("one row of all rows of a user, or leave these users out" in error.value.hint) is (not spend)
+        assert "canary" not in str(error.value)
+
+
 def test_the_file_holds_no_user_id(path: Path) -> None:
     ledger = Ledger.open(path, Policy(epsilon_budget=2, privacy_unit="user_id"))
     ledger.charge("clicks", {"city": krr("1")}, "one", users=["ann.canary@example.org", "bob"])

@@ -38,12 +38,12 @@ class AccountKey(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """How many people are refused, the most that one of them has spent, and the most reports that one of them gives."""
+    """The number of people who are refused, and for what they have spent and the reports they give, the least and the most."""
 
     people: int
-    epsilon: int
-    delta: int
-    reports: int
+    epsilon: tuple[int, int]
+    delta: tuple[int, int]
+    reports: tuple[int, int]
 
 
 def accounts_of(db: sqlite3.Connection, names: Collection[str], key: AccountKey, *, made: bool = True) -> list[int]:
@@ -76,7 +76,9 @@ def spend(db: sqlite3.Connection, account: int, people: People, cost: Cost, poli
     refused = _beyond(accounts["epsilon"], cost.epsilon, people.reports, allowed.epsilon)
     refused |= _beyond(accounts["delta"], cost.delta, people.reports, allowed.delta)
     if refused.any():
-        refusal = _exceeded(_most(accounts[refused], people.reports[refused]), allowed, cost, policy)
+        theirs, reports = accounts[refused], people.reports[refused]
+        summary = Refused(len(reports), _ends(theirs["epsilon"]), _ends(theirs["delta"]), _ends(reports))
+        refusal = _exceeded(summary, allowed, cost, policy)
         raise _ahead(refusal, now) if policy.window is not None and is_ahead(now) else refusal
     for name, each in (("epsilon", cost.epsilon), ("delta", cost.delta)):
         accounts[name] += each * people.reports
@@ -119,24 +121,27 @@ def _beyond(spent: NDArray[np.int64], cost: int, reports: NDArray[np.int64], bud
     return reports > (budget - spent) // cost if cost else spent > budget
 
 
-def _most(refused: NDArray[np.void], reports: NDArray[np.int64]) -> Refused:
-    return Refused(len(refused), int(refused["epsilon"].max()), int(refused["delta"].max()), int(reports.max()))
+def _ends(values: NDArray[np.int64]) -> tuple[int, int]:
+    return int(values.min()), int(values.max())
 
 
 def _exceeded(refused: Refused, allowed: Cost, cost: Cost, policy: Policy) -> BudgetExceeded:
     """Return an error with the cost of the release, the limit, and what is left."""
     who = "each row" if policy.privacy_unit == ROW else f"{refused.people} of the users"
-    what, asked, limit, used = cost.currency, cost.epsilon * refused.reports, allowed.epsilon, refused.epsilon
+    fewest, reports = refused.reports
+    what, each, limit, (least, used) = cost.currency, cost.epsilon, allowed.epsilon, refused.epsilon
     show: Callable[[int], str] = epsilon_text
-    if used + asked <= limit:
-        what, asked, limit, used = "delta", cost.delta * refused.reports, allowed.delta, refused.delta
+    if used + each * reports <= limit:
+        what, each, limit, (least, used) = "delta", cost.delta, allowed.delta, refused.delta
         show = delta_text
     hint = "lower the epsilon, ask for fewer columns or reports, or wait for the next window; ldpsql budget show has the rest"
+    if reports > 1:
+        hint = "make one row of all rows of a user, or leave these users out; or lower the epsilon or ask for fewer columns"
     if not limit:
         hint = "the policy declares no such budget: distance_budget or delta_budget, and then ldpsql budget adopt"
-    return BudgetExceeded(
-        f"this release costs {who} {what} {show(asked)}, and {show(max(limit - used, 0))} of {show(limit)} is left", hint
-    )
+    costs = f"{what} {'up to ' * (fewest < reports)}{show(each * reports)}"
+    left = f"{'as little as ' * (least < used)}{show(max(limit - used, 0))} of {show(limit)} is left"
+    return BudgetExceeded(f"this release costs {who} {costs}, and {left}", hint)
 
 
 def _ahead(refusal: BudgetExceeded, now: int) -> BudgetExceeded:

@@ -82,6 +82,13 @@ MUTANTS = (
     ),
     # Spending
     Mutant(
+        "ldpsql/ledger/spending.py",
+        "{'up to ' * (fewest < reports)}",
+        "",
+        "a refusal says that all who are refused give as many reports as one of them",
+        f"{_LEDGER}::test_a_refusal_says_what_it_costs_those_who_cannot_afford_it",
+    ),
+    Mutant(
         "ldpsql/ledger/policy.py",
         "groups.get(column.casefold(), REST)",
         "groups.get(column, REST)",
