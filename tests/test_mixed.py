@@ -14,6 +14,7 @@ from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+import ldpsql
 from ldpsql import Domain, Likelihood, certify
 from ldpsql.functions import Mixed, Perturbed, Repeated, estimated, registry
 from ldpsql.inference.operators import ProductOperator
@@ -546,3 +547,12 @@ def test_intervals_hold_with_the_probability_that_was_asked_for(
 def test_numbers_that_reports_of_levels_do_not_have_are_refused(call: str, code: str, con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(duckdb.Error, match=code):
         con.execute(f"SELECT ldp.{call}")
+
+
+def test_a_mapping_with_the_name_of_a_mechanism_is_not_one_of_levels() -> None:
+    mechanism = {"mechanism": "krr", "epsilon": 1, "domain": ["a", "b"]}
+    reports = ["a", "b"] * 50
+    assert ldpsql.estimate(reports, mechanism).estimate.tolist() == pytest.approx([0.5, 0.5])
+    by_level = {"low": mechanism, "high": mechanism}
+    levels = [{"level": level, "report": report} for level in by_level for report in reports]
+    assert ldpsql.estimate(levels, by_level).estimate.tolist() == pytest.approx([0.5, 0.5])

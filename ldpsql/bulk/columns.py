@@ -16,6 +16,7 @@ from ldpsql.bulk.sources import changed, check_columns, names_of
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, plain, struct_parts
 from ldpsql.domains.domain import Domain
+from ldpsql.domains.strings import Strings
 from ldpsql.engine.functions import guarded
 from ldpsql.engine.in_c import positions
 from ldpsql.engine.sql_struct import columns_of
@@ -62,6 +63,12 @@ def drawn_apart(columns: Sequence[str], mechanism: Mechanism) -> dict[str, Mecha
         needed = f"the columns of the row are {', '.join(parts)}" if parts else f"{mechanism.name} has one column"
         raise InvalidParameter("these are not the columns of the mechanism", needed)
     return {name: parts[name] for name in columns}
+
+
+def text_reports(columns: Sequence[str], mechanism: Mechanism) -> list[str]:
+    """Return the columns of reports that are text, whatever they look like in a file."""
+    each = drawn_apart(columns, mechanism)
+    return [name for name, drew in each.items() if family(type_of(certify(drew).reports)) == "text"]
 
 
 def row_part(columns: Sequence[str], mechanism: Mechanism) -> Mechanism:
@@ -264,6 +271,16 @@ class Projection:
     def columns(self) -> list[str]:
         """The names of all columns that are read, perturbed or kept."""
         return [*self.mechanisms, *self.keep]
+
+    @property
+    def text(self) -> list[str]:
+        """The perturbed columns that are text, whatever they look like in a file."""
+        values = {name: certified.values for name, certified in self.mechanisms.items()}
+        return [
+            name
+            for name, each in values.items()
+            if isinstance(each, Strings) or (isinstance(each, Domain) and family(each.values.type) == "text")
+        ]
 
     @property
     def uncertified(self) -> dict[str, Mechanism]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.backends import N, counted_there, is_expression, recorded_in, rows_there
-from ldpsql.bulk.columns import drawn_apart, row_of, row_part
+from ldpsql.bulk.columns import drawn_apart, row_of, row_part, text_reports
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
 from ldpsql.bulk.queries import Reports, answers, answers_of_counts, answers_of_sums, raw_columns, shares
@@ -60,7 +60,7 @@ from ldpsql.registry.agreement import Fingerprints, check_agreement, of_type, re
 from ldpsql.registry.registry import registry
 from ldpsql.sql.attach import kept
 
-Drew: TypeAlias = Mechanism | str | Mapping[Any, Mechanism | str] | None
+Drew: TypeAlias = Mechanism | str | Mapping[Any, Any] | None
 Source: TypeAlias = Mechanism | Mixed | str | None  # what drew reports, or None if they record it
 Data: TypeAlias = "Frame | Column | Counts | os.PathLike[str]"
 
@@ -125,7 +125,8 @@ def estimate(
             files, a list or a column of reports, or `Counts` of them. Each report may be a list of all reports of a person.
             A table of Ibis is counted by its backend in one query, and only counts leave that.
         mechanism: what drew the reports. It may be left out if they record it; if they do not, a warning says so once. A
-            mapping from levels to mechanisms is for a column of structs with the fields ``level`` and ``report``.
+            mapping with the key ``mechanism`` is one; any other is from levels to mechanisms, for a column of structs with the
+            fields ``level`` and ``report``.
         estimator: the estimator, ``ibu`` by default.
         column: the column of the reports in a frame, or the columns of a row; by default those that are not in ``by``, if it is
             only one, or if the mechanism is one of a row.
@@ -150,7 +151,7 @@ def estimate(
 
     """
     keys, columns = _names(by, "by"), _names(column or (), "column")
-    drew = _mixed(mechanism) if isinstance(mechanism, Mapping) else mechanism
+    drew = _named_or_mixed(mechanism) if isinstance(mechanism, Mapping) else mechanism
     if is_expression(data):
         asked: dict[str, Any] = {"keys": keys, "weight": weight, "question": question, "arguments": arguments}
         return _of_expression(data, columns, drew, estimator, **asked)
@@ -293,7 +294,7 @@ def _in_sql(
     """Return what ``query_table`` takes for columns of a frame or a file, their mechanism, and whether they record it."""
     drawn_by, recorded = drawn_by_columns(columns, mechanism, _records(con, data))
     if isinstance(data, str | os.PathLike):
-        return sql_of(con, os.fspath(data), wanted), drawn_by, recorded
+        return sql_of(con, os.fspath(data), wanted, _text(columns, drawn_by)), drawn_by, recorded
     chosen = list(dict.fromkeys(wanted))
     if isinstance(data, pl.LazyFrame):
         check_columns(chosen, data.collect_schema().names())
@@ -328,9 +329,9 @@ def _of_frame(
     if isinstance(reports, str | os.PathLike):
         path = os.fspath(reports)
         with duckdb.connect() as con:
-            source = source_of(con, Place.of(path))
-            source.check(columns)
+            source_of(con, Place.of(path)).check(columns)
             drawn_by, recorded = drawn_by_columns(columns, mechanism, lambda name: of_source(con, path, name))
+            source = source_of(con, Place.of(path), text=_text(columns, drawn_by))
             read = (_structs(part.read(columns, [], columns), columns) for part in source.parts)
             counted = merge(partial_counts(*one) for one in read)
         return _of_reports(counted, drawn_by, estimator, recorded=recorded)
@@ -339,6 +340,11 @@ def _of_frame(
         return _of_reports(_counted(reports, columns[0]), drawn_by, estimator, recorded=recorded)
     batches = stream(reports.collect() if isinstance(reports, pl.LazyFrame) else reports, columns)
     return _of_reports(partial_counts(*_structs(batches, columns)), drawn_by, estimator, recorded=recorded)
+
+
+def _text(columns: Sequence[str], drew: Mechanism | Mixed) -> list[str]:
+    """Return the columns that are text, whatever they look like in a file; by level there is one of structs."""
+    return [] if isinstance(drew, Mixed) else text_reports(columns, drew)
 
 
 def drawn_by_columns(
@@ -407,7 +413,10 @@ def _drawn_by(reports: Column | Counts, mechanism: Source) -> Mechanism | Mixed:
     return mechanism
 
 
-def _mixed(mechanisms: Mapping[Any, Mechanism | str]) -> Mixed:
+def _named_or_mixed(mechanisms: Mapping[Any, Any]) -> Mechanism | Mixed:
+    """Return the mechanism that a mapping names, as it does in `perturb_copy`, or the mechanisms of its levels."""
+    if Mechanism.kind in mechanisms:
+        return registry().mechanism(mechanisms)
     return Mixed(Domain(pa.array(list(mechanisms))), tuple(map(registry().mechanism, mechanisms.values())))
 
 

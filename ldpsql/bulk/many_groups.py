@@ -21,10 +21,11 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
+from ldpsql.bulk.columns import text_reports
 from ldpsql.bulk.fingerprints import agreed, of_source
 from ldpsql.bulk.orders import Progress
 from ldpsql.bulk.sinks import destination_of, is_there, table_name
-from ldpsql.bulk.sources import check_columns, pattern_at
+from ldpsql.bulk.sources import check_columns, format_of, pattern_at, sql_of
 from ldpsql.bulk.staging import already_exists
 from ldpsql.domains.columns import finite_or_null, plain, shown_class
 from ldpsql.domains.domain import Domain
@@ -411,7 +412,7 @@ def estimate_groups(
 
     Args:
         con: a connection with ldpsql attached as ``ldp``; a cursor of it does the work, in transactions of its own.
-        reports: what ``query_table`` takes: a table, a view, a Parquet file, a pattern, or a URL of these.
+        reports: what ``query_table`` takes: a table, a view, a Parquet, CSV or JSON file, a pattern, or a URL of these.
         into: the name of the table to make, ``name`` or ``schema.name``.
         report: the column of the reports; NULL reports are left out, and so are groups that have only these.
         keys: the columns that define the groups.
@@ -440,6 +441,9 @@ def estimate_groups(
     drew, method = agreed(of_source(con, source, report), mechanism, con), registry().estimator(estimator)
     refuse_pairs(drew)
     with cursor_of(con) as cursor:
+        if format_of(Place.of(source).path) in ("csv", "json"):
+            sql_of(cursor, source, (), text_reports([report], drew))  # a view of the cursor, where DuckDB would guess the types
+            source = quoted(source)
         run = GroupRun(cursor, Task(source, report, tuple(keys), (fingerprint(drew), str(method))), destination_of(into))
         run.begin(replace=replace, resume=resume)
         limited = until(soonest(method.deadline)) if method.deadline else nullcontext()

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 from ldpsql.domains.columns import family, is_frame, is_pandas_frame, pandas_names, pandas_table, plain, shown_class
+from ldpsql.engine.functions import struct_text
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_files, identity_of_statement
 from ldpsql.engine.interrupting import cursor_like, cursor_of, stopped_with
 from ldpsql.errors import InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
@@ -116,6 +117,7 @@ class Source:
     numbers or dates, a line of text is a header.
     ``named`` is the name of a table, and ``users`` holds the user ids that were read from the source, until they are charged.
     ``whose`` returns whose rows they are, from a cursor and whether to read all of them; a frame or a stream is not identified.
+    ``query`` reads files that are neither a table nor Arrow's.
     """
 
     names: list[str]
@@ -127,6 +129,7 @@ class Source:
     named: str = ""
     users: list[Any] = field(default_factory=list)
     whose: Callable[[DuckDBPyConnection, bool], Identity] = field(default=lambda *_: Identity("", ()))
+    query: str = ""
 
     @property
     def rows(self) -> int | None:
@@ -413,7 +416,7 @@ def format_of(path: PurePath) -> FileFormat | None:
     return _FORMATS.get(next((s for s in reversed(path.suffixes) if s not in (".gz", ".zst")), ""))
 
 
-def stored(con: DuckDBPyConnection, place: Place, *, split: bool) -> Source:
+def stored(con: DuckDBPyConnection, place: Place, *, split: bool, text: Collection[str]) -> Source:
     """Return the files that a path, a URL, a folder or a pattern stands for, cut into parts if ``split``."""
     place.open_to(con)
     kind, files = files_of(con, place)
@@ -422,9 +425,9 @@ def stored(con: DuckDBPyConnection, place: Place, *, split: bool) -> Source:
         return identity_of_files(place.text, files, _rows(cursor, kind, files) if rows else "")
 
     if not split:
-        return replace(_joined(con, kind, files), files=tuple(files), kind=kind, whose=whose)
-    parts = [part for file in files for part in _parts_of(con, kind, file)]
-    return replace(_joined(con, kind, files[:1]), parts=parts, files=tuple(files), kind=kind, whose=whose)
+        return replace(_joined(con, kind, files, text), files=tuple(files), kind=kind, whose=whose)
+    parts = [part for file in files for part in _parts_of(con, kind, file, text)]
+    return replace(_joined(con, kind, files[:1], text), parts=parts, files=tuple(files), kind=kind, whose=whose)
 
 
 def pattern_at(place: Place) -> Place:
@@ -463,12 +466,28 @@ def _found(con: DuckDBPyConnection | None, pattern: Place) -> list[str]:
 
 _READERS = {
     "parquet": "FROM read_parquet($1, hive_partitioning := true)",
-    "csv": "FROM read_csv($1)",
+    "csv": "FROM read_csv($1, allow_quoted_nulls := false)",  # "" is a string, as COPY writes it; NULL has no quotes
     "json": "FROM read_json($1)",
 }
 
+_NEVER_TEXT = {"json": ("BOOLEAN", "BIGINT", "UBIGINT", "HUGEINT", "DOUBLE")}  # which have no quotes in JSON
+
 _ROWS = """SELECT * EXCLUDE (file_row_number) FROM read_parquet($1, hive_partitioning := true, file_row_number := true)
            WHERE file_row_number >= $2 AND file_row_number < $3"""  # whole row groups, which DuckDB finds by row numbers
+
+
+def _reader(cursor: DuckDBPyConnection, kind: FileFormat, files: list[str], text: Collection[str]) -> str:
+    """Return the query of the rows of files, $1, that reads columns as ``text`` even if they look like booleans or dates."""
+    if kind == "parquet" or not text:
+        return _READERS[kind]
+    opened = cursor.sql(_READERS[kind], params=[files])
+    types = dict(zip(opened.columns, map(str, opened.types), strict=True))
+    others = {name: "VARCHAR" for name in text if types.get(name, "VARCHAR") not in ("VARCHAR", *_NEVER_TEXT.get(kind, ()))}
+    if not others:
+        return _READERS[kind]
+    option, given = ("types", others) if kind == "csv" else ("columns", types | others)
+    fields = struct_text({name: text_literal(given_type) for name, given_type in given.items()})
+    return f"{_READERS[kind][:-1]}, {option} := {fields})"
 
 
 def _rows(cursor: DuckDBPyConnection, kind: FileFormat, files: list[str]) -> str:
@@ -479,35 +498,37 @@ def _rows(cursor: DuckDBPyConnection, kind: FileFormat, files: list[str]) -> str
     return digest_of(cursor, 'FROM "__ldpsql_rows"')
 
 
-def _joined(con: DuckDBPyConnection, kind: FileFormat, files: list[str]) -> Source:
+def _joined(con: DuckDBPyConnection, kind: FileFormat, files: list[str], text: Collection[str]) -> Source:
     """Return files as one part."""
     if kind == "arrow":
         return _arrow(files)
     local = not Place(files[0]).is_url
     with cursor_of(con) as cursor:
-        opened = cursor.sql(_READERS[kind], params=[files])
+        query = _reader(cursor, kind, files, text)
+        opened = cursor.sql(query, params=[files])
         names, types = opened.columns, {str(column) for column in opened.types}
 
     def read(wanted: list[str], encoded: Collection[str], kept: Collection[str]) -> pa.RecordBatchReader:
         direct = plain_batches(files, wanted, encoded) if kind == "parquet" and local else None
-        return direct or selected(con, wanted, kept, lambda at: at.sql(_READERS[kind], params=[files]))
+        return direct or selected(con, wanted, kept, lambda at: at.sql(query, params=[files]))
 
     rows = sum(sum(rows_of(file)) for file in files) if kind == "parquet" and local else None
     stamp = _stamp if local else partial(_stamp_at_url, con)
     part = Part(("files", *map(stamp, files)), rows, unchanged(files, read, stamp), files=tuple(files))
-    return Source(names, [part], header=kind == "parquet" or (kind == "csv" and types != {"VARCHAR"}))
+    header = kind == "parquet" or (kind == "csv" and types != {"VARCHAR"})
+    return Source(names, [part], header=header, query=query.replace("$1", f"[{', '.join(map(text_literal, files))}]", 1))
 
 
-def _parts_of(con: DuckDBPyConnection, kind: FileFormat, file: str) -> list[Part]:
+def _parts_of(con: DuckDBPyConnection, kind: FileFormat, file: str, text: Collection[str]) -> list[Part]:
     """Return the parts of one file: ranges of row groups if it is Parquet, otherwise all of it."""
     if kind != "parquet" or Place(file).is_url:
-        return _joined(con, kind, [file]).parts
+        return _joined(con, kind, [file], text).parts
     sizes, parts, first = rows_of(file), [], 0
     for last in range(1, len(sizes) + 1):
         if sum(sizes[first:last]) >= PART_ROWS or last == len(sizes):
             parts.append(_row_groups(con, file, sizes, range(first, last)))
             first = last
-    return parts or _joined(con, kind, [file]).parts
+    return parts or _joined(con, kind, [file], text).parts
 
 
 def _row_groups(con: DuckDBPyConnection, file: str, sizes: list[int], groups: range) -> Part:
@@ -553,7 +574,7 @@ def _stamp_at_url(con: DuckDBPyConnection, file: str) -> list[Any]:
 _UNKNOWN_TO_DUCKDB = {".arrow": "ipc", ".feather": "ipc", ".pq": "parquet"}  # suffixes, and Arrow's names of their formats
 
 
-def source_of(con: DuckDBPyConnection, source: Any, *, split: bool = False) -> Source:
+def source_of(con: DuckDBPyConnection, source: Any, *, split: bool = False, text: Collection[str] = ()) -> Source:
     """Return the source that a table name, a path, or an Arrow stream stands for.
 
     Args:
@@ -561,6 +582,7 @@ def source_of(con: DuckDBPyConnection, source: Any, *, split: bool = False) -> S
         source: the name of a table or view; a file, a folder of Parquet files or a pattern with ``*``, by its path or its URL;
             a frame of Arrow, Polars or pandas.
         split: cut files into parts; otherwise the source is one part.
+        text: the columns that are text, whatever their values look like in a CSV or JSON file.
 
     Raises:
         SourceRefused: if it does not exist or cannot be read. The engine's own message is dropped: it may hold raw values.
@@ -575,11 +597,11 @@ def source_of(con: DuckDBPyConnection, source: Any, *, split: bool = False) -> S
         if is_address(source):
             return source_at(str(source))
         if not isinstance(source, str) or place.is_url or place.is_pattern or format_of(place.path):
-            return stored(con, place, split=split)
+            return stored(con, place, split=split, text=text)
         try:
             return _table(con, source)
         except duckdb.CatalogException:
-            return stored(con, place, split=split)
+            return stored(con, place, split=split, text=text)
     except LdpError as error:
         refusal = error
     except Exception:  # noqa: BLE001  # DuckDB, Arrow, the file system: messages may quote what is in the file
@@ -595,19 +617,21 @@ def _called(source: Any) -> str:
     return f"'{Place.of(source).shown}'" if isinstance(source, str | os.PathLike) else "this frame"
 
 
-def sql_of(con: DuckDBPyConnection, source: str, columns: Iterable[str] = ()) -> str:
+def sql_of(con: DuckDBPyConnection, source: str, columns: Iterable[str] = (), text: Collection[str] = ()) -> str:
     """Return the name of a table, or a path, as the string that ``query_table`` takes, if it exists and has these columns.
 
-    A file that DuckDB cannot read by itself becomes a view of this connection. A path is quoted: otherwise DuckDB could take
-    its suffix for the name of a Python variable of the caller.
+    A file that DuckDB cannot read by itself, or would read otherwise, becomes a view of this connection. A path is quoted:
+    otherwise DuckDB could take its suffix for the name of a Python variable of the caller. ``text`` is that of `source_of`.
 
     Raises:
         SourceRefused: if it does not exist, or cannot be read.
         UnknownName: if it has no such column.
 
     """
-    opened, place = source_of(con, source), Place.of(source)
+    opened, place = source_of(con, source, text=text), Place.of(source)
     opened.check(columns)
+    if opened.kind in ("csv", "json"):
+        con.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(place.text)} AS {opened.query}")
     if opened.files and place.path.suffix in _UNKNOWN_TO_DUCKDB:
         from pyarrow.dataset import dataset  # noqa: PLC0415  # slow to import
 

@@ -98,7 +98,7 @@ def estimates(
     from ldpsql.quoting import text_literal
     from ldpsql.sql.named import sql_call
 
-    with reading([source], columns, keys, mechanism, estimator, database, weight) as [stored]:
+    with reading([source], columns, keys, mechanism, estimator, database, weight, read) as [stored]:
         reports = stored
         if read:
             made = sql_call(stored.mechanism, stored.con)

@@ -244,9 +244,13 @@ def reading(
     estimator: str,
     database: str,
     weight: str | None = None,
+    read: str = "",
 ) -> Iterator[list[Reports]]:
-    """Open sources of reports of one mechanism, after a check that none records another; see `drawn_by` and `compared`."""
-    from ldpsql.bulk.columns import drawn_apart, row_part
+    """Open sources of reports of one mechanism, after a check that none records another; see `drawn_by` and `compared`.
+
+    Reports of another library are read in the format ``read``.
+    """
+    from ldpsql.bulk.columns import drawn_apart, row_part, text_reports
     from ldpsql.bulk.queries import Reports
     from ldpsql.bulk.sources import sql_of
     from ldpsql.engine.functions import struct_text
@@ -254,8 +258,10 @@ def reading(
     from ldpsql.registry.registry import registry
 
     with opened(database) as con, ExitStack() as comparisons:
-        tables = [sql_of(con, source, [*columns, *keys, *([weight] if weight else [])]) for source in sources]
         made = drawn_by(con, sources[0], columns, mechanism)
+        wanted = [*columns, *keys, *([weight] if weight else [])]
+        text = (columns if read == "bits" else []) if read else text_reports(columns, made)
+        tables = [sql_of(con, source, wanted, text) for source in sources]
         method = registry().estimator(estimator) if estimator else None
         for source in sources:
             for name, part in drawn_apart(columns, made).items():
