@@ -103,11 +103,11 @@ from ldpsql.inference.mixed import Mixed, Perturbed, Repeated
 from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.ledger.guard import (
     GIVE_LEDGER,
-    GUARDS,
     Statements,
     drawing,
     drawing_permanent,
     draws_handles,
+    guard_at,
     naming_column,
     statement_of,
 )
@@ -150,7 +150,7 @@ from ldpsql.sql.lint import Finding, Object, lint_objects
 from ldpsql.sql.recorded import of_rows as recorded_tables
 
 __all__ = [
-    "API_VERSION", "ASKED", "DECLARATIONS", "EVERYBODY", "GIVE_LEDGER", "GRIDS", "GUARDS", "MECHANISMS", "OF_PLACES", "SHARES",
+    "API_VERSION", "ASKED", "DECLARATIONS", "EVERYBODY", "GIVE_LEDGER", "GRIDS", "MECHANISMS", "OF_PLACES", "SHARES",
     "SOURCES", "STATEMENTS", "AnalyticAudit", "Booleans", "Candidate", "CertifiedMechanism", "Column", "Database", "Doubles",
     "Drawn", "Finding", "Handles", "InvalidSpec", "KeyUnusable", "Line", "Lists", "Macros", "MechanismUnrecorded", "MetricName",
     "Mixed", "NotReleased", "Object", "Options", "OutsideDomain", "Perturbed", "PlannedTable", "Region", "Registry", "Repeated",
@@ -160,15 +160,15 @@ __all__ = [
     "check_reports", "check_single", "check_size", "check_typed", "check_written", "collection_shares", "columns_at",
     "columns_of", "compare_comments", "compare_simulated", "corrected", "counted_by_form", "counts_of", "difference",
     "distances", "distinct", "document_text", "drawing", "drawing_permanent", "drawn_by_form", "drawn_cells", "drawn_kind",
-    "draws_handles", "estimated", "estimator_of_shares", "family", "fields_of", "fingerprint", "guarded", "hookimpl",
-    "id_bytes", "in_order", "is_mechanism", "kind_in_type", "kind_of_reports", "learn", "learnt_from", "learnt_from_order",
-    "likelihoods", "lint_objects", "listed_by", "lists_of", "mechanism_at", "mechanism_number", "metric_named", "named_place",
-    "names_withheld", "naming_column", "numbers", "octets", "of_column", "once_a_run", "one_thread", "parts", "pattern_of",
-    "people_of_rows", "plain", "plan_tables", "python_value", "qualified", "quoted", "random_arrangement", "random_order",
-    "random_parts", "read_estimator", "read_foreign", "read_levels", "read_mechanism", "read_parts", "read_source", "recommend",
-    "record_name", "recorded_in_type", "recorded_tables", "records_in", "refuse_groups", "registry", "reports_type", "rows_of",
-    "scalar_of_kind", "scalars_by_form", "shuffled", "sql_cells", "sql_literal", "sql_type", "statement_of", "struct_fields",
-    "struct_sql", "struct_text", "struct_type", "structs_with", "sums_sql", "text_literal", "too_many_reports", "type_of",
-    "type_of_reports", "values_of", "values_type", "values_type_of", "weighed", "weighed_by", "weights", "with_nulls",
-    "with_prior", "without_inversion",
+    "draws_handles", "estimated", "estimator_of_shares", "family", "fields_of", "fingerprint", "guard_at", "guarded",
+    "hookimpl", "id_bytes", "in_order", "is_mechanism", "kind_in_type", "kind_of_reports", "learn", "learnt_from",
+    "learnt_from_order", "likelihoods", "lint_objects", "listed_by", "lists_of", "mechanism_at", "mechanism_number",
+    "metric_named", "named_place", "names_withheld", "naming_column", "numbers", "octets", "of_column", "once_a_run",
+    "one_thread", "parts", "pattern_of", "people_of_rows", "plain", "plan_tables", "python_value", "qualified", "quoted",
+    "random_arrangement", "random_order", "random_parts", "read_estimator", "read_foreign", "read_levels", "read_mechanism",
+    "read_parts", "read_source", "recommend", "record_name", "recorded_in_type", "recorded_tables", "records_in",
+    "refuse_groups", "registry", "reports_type", "rows_of", "scalar_of_kind", "scalars_by_form", "shuffled", "sql_cells",
+    "sql_literal", "sql_type", "statement_of", "struct_fields", "struct_sql", "struct_text", "struct_type", "structs_with",
+    "sums_sql", "text_literal", "too_many_reports", "type_of", "type_of_reports", "values_of", "values_type", "values_type_of",
+    "weighed", "weighed_by", "weights", "with_nulls", "with_prior", "without_inversion",
 ]  # fmt: skip

@@ -187,6 +187,34 @@ def test_attaching_again_does_not_take_the_ledger_off(watched: DuckDBPyConnectio
     watched.execute("SELECT other.perturb('Lima', city())")
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_transaction_that_was_open_when_the_ledger_was_attached_draws_nothing(
+    path: Path, tmp_path: Path, *, keyed: bool
+) -> None:
+    draws = (
+        "SELECT ldp.perturb(city, city()) FROM people",
+        "SELECT ldp.perturb(city, {'low': city()}, 'low') FROM people",
+        "SELECT ldp.perturb_once(city, city(), city) FROM people",
+    )[: 3 if keyed else 2]
+    with ldpsql.connect(key=Key.create(tmp_path / "key") if keyed else None) as con:
+        con.execute("CREATE MACRO city() AS ldp.krr(1.0, ['Lima', 'Oslo']); CREATE TABLE people AS SELECT 'Lima' AS city")
+        open_before = [con.cursor() for _ in draws]
+        for cursor, sql in zip(open_before, draws, strict=True):
+            cursor.execute("BEGIN")
+            assert len(cursor.execute(sql).fetchall()) == 1
+        ldpsql.attach(con, ledger=path)
+        for cursor, sql in zip(open_before, draws, strict=True):
+            refused(cursor, sql)
+            cursor.execute("ROLLBACK")
+        for cursor, sql in zip(open_before, draws, strict=True):
+            cursor.execute("BEGIN")
+            refused(cursor, sql)
+            cursor.execute("ROLLBACK")
+        with ldpsql.release(con, "people", {"city": "city()"}, "reports"):
+            con.execute(draws[0])
+    assert [row["state"] for row in Ledger.open(path).history()] == ["published"]
+
+
 def test_users_are_charged_where_they_are_the_unit(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "users", Policy(epsilon_budget=2, privacy_unit="id"))
     with ldpsql.connect(ledger=ledger) as con:

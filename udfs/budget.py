@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from ldpsql.functions import GIVE_LEDGER, GUARDS, Macros, NotReleased, Scalar, Wholes, guarded, hookimpl, plain
+from ldpsql.functions import GIVE_LEDGER, Macros, NotReleased, Scalar, Wholes, guard_at, guarded, hookimpl, plain
 
 _BALANCE = (
     "STRUCT(unit VARCHAR, dataset VARCHAR, part VARCHAR, column_group VARCHAR, currency VARCHAR, people BIGINT, "
@@ -21,10 +21,10 @@ def budget(guards: Wholes) -> pa.Array:
 
 
 def _balances(number: int | None) -> list[dict[str, object]]:
-    ledger = None if number is None else GUARDS.thing(number).ledger
-    if ledger is None:
+    guard = guard_at(number)
+    if guard is None or guard.ledger is None:
         raise NotReleased("this connection has no ledger", GIVE_LEDGER)
-    return [asdict(balance) for balance in ledger.balances()]
+    return [asdict(balance) for balance in guard.ledger.balances()]
 
 
 @hookimpl

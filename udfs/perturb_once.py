@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from ldpsql.functions import (
-    GUARDS,
     Column,
     Handles,
     KeyUnusable,
@@ -18,6 +17,7 @@ from ldpsql.functions import (
     Wholes,
     drawing_permanent,
     drawn_by_form,
+    guard_at,
     guarded,
     hookimpl,
     id_bytes,
@@ -45,7 +45,7 @@ def _each(columns: tuple[Column, ...], to_column: ToColumn, kind: pa.DataType) -
     if any(len(distinct) > 1 for distinct in chosen):
         raise InvalidParameter("mechanism and column_name of perturb_once must not change from row to row")
     (name,), (handle,), (number,) = chosen
-    guard = None if number is None else GUARDS.thing(number)
+    guard = guard_at(number)
     if guard is None or guard.key is None:
         hint = "in Python: ldpsql.attach(con, key='people.key'); for ldpsql sql: key in the section [ledger] of ldpsql.toml"
         raise KeyUnusable("this connection has no key for permanent reports", hint)

@@ -61,9 +61,9 @@ def new_catalog() -> int:
 
 
 def guard_number(cursor: DuckDBPyConnection, catalog: str) -> int | None:
-    """Return the number of the guard that the macro of a catalog holds."""
+    """Return the number of the guard that the macro of a catalog holds; None if it holds none."""
     ((number,),) = cursor.execute(f"SELECT {quoted(catalog)}.{GUARD_MACRO}()").fetchall()
-    return number if isinstance(number, int) else None
+    return number if isinstance(number, int) and number >= 0 else None
 
 
 class Connections:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Macros in a catalog of ldpsql:
 MARK = "_ldpsql_made_this"  # distinguishes it from a database of the user's
 CATALOG_NUMBER = "_catalog"  # its number
-GUARD_MACRO = "_guard"  # the number of its guard
+GUARD_MACRO = "_guard"  # the number of its guard; without one, its own number below zero
 ALLOWED_MACRO = "_allowed"  # (handle, drawn): the handle, after a check of policies and guard if there are any
 HISTOGRAM_MACRO = "_histogram"  # (report, keep): how often each report occurs, a MAP
 GUARD_MARK = "__ldp_guarded"  # the function, outside those catalogs, that marks an instance with a guard

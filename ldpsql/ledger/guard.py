@@ -42,6 +42,7 @@ from ldpsql.registry.tables import check_policies
 
 _NUMBERS = count()  # of marked instances
 _INSTANCES: dict[int, dict[str, int]] = {}  # of each: the latest guard of each catalog, by its name in lowercase
+LEDGERED: set[int] = set()  # the numbers of the catalogs that have a ledger, which an older transaction does not see
 _HELD: list[Callable[[], int]] = []  # the functions that mark them: DuckDB does not keep them alive
 
 
@@ -180,6 +181,11 @@ GUARDS: Handles[Guard] = Handles()
 _DRAWS: Handles[tuple[Mechanism, Guard]] = Handles()
 
 
+def guard_at(number: int | None) -> Guard | None:
+    """Return the guard that the macro ``_guard`` names; None for NULL or a number below zero, that of a catalog without one."""
+    return None if number is None or number < 0 else GUARDS.thing(number)
+
+
 @dataclass(frozen=True)
 class Statement:
     """A statement that draws: its SQL, the search path of its connection, and the numbers of its catalog and of its guard."""
@@ -202,7 +208,7 @@ class Statement:
             NotReleased: if it reads other rows than those of the open release, or nobody can see which.
 
         """
-        guard = None if self.guard is None else GUARDS.thing(self.guard)
+        guard = guard_at(self.guard)
         looked_up = guard is not None and guard.opened is not None
         if getattr(_PLANNING, "now", False) or not (looked_up or settings.load().tables):
             return
@@ -262,20 +268,26 @@ def draws_handles(mechanisms: NDArray[np.int64], guards: pa.Array) -> NDArray[np
 
     Args:
         mechanisms: the handles of the mechanisms.
-        guards: the number of the guard of a catalog, as often as there are rows; NULL means none.
+        guards: the number of the guard of a catalog, as often as there are rows; NULL, or below zero, if there is none.
 
     Raises:
         InvalidParameter: if there are several guards.
+        NotReleased: if the catalog has had a ledger only since the transaction began.
 
     """
-    guard = guards[0].as_py() if len(guards) else None
-    if not guards.equals(pa.repeat(pa.scalar(guard, guards.type), len(guards))):  # much faster than distinct guards
+    number = guards[0].as_py() if len(guards) else None
+    if not guards.equals(pa.repeat(pa.scalar(number, guards.type), len(guards))):  # much faster than distinct guards
         raise InvalidParameter("a catalog has one guard", "do not call functions whose name starts with __ldp")
-    if guard is None or GUARDS.thing(guard).ledger is None:
+    if number is not None and -number in LEDGERED:
+        raise NotReleased(
+            "this transaction began before the ledger was attached", "COMMIT or ROLLBACK it, and draw in a new one"
+        )
+    guard = guard_at(number)
+    if guard is None or guard.ledger is None:
         first_draw()
         return mechanisms
     distinct, place = np.unique(mechanisms, return_inverse=True)
-    drawing = [-1 - _DRAWS.number((MECHANISMS.thing(int(one)), GUARDS.thing(guard))) for one in distinct]
+    drawing = [-1 - _DRAWS.number((MECHANISMS.thing(int(one)), guard)) for one in distinct]
     return np.array(drawing, np.int64)[place]
 
 

@@ -134,7 +134,7 @@ def _attached(
         _make_catalog(cursor, name, existing)
         ((number,),) = cursor.execute(f"SELECT {quoted(name)}.{CATALOG_NUMBER}()").fetchall()
         CONNECTIONS.remember(number, own)
-        bound = _watch(cursor, name, guard, existing)
+        bound = _watch(cursor, name, number, guard, existing)
         cursor.execute(f"USE {quoted(name)}")  # elsewhere a macro of the user's could hide a scalar function
         known = surface.put(cursor, name, existing.macros, existing.scalars)
         if bound:
@@ -239,24 +239,24 @@ def _make_catalog(cursor: DuckDBPyConnection, name: str, existing: _Functions) -
         cursor.execute(_COUNTED.format(catalog=quoted(name)))
 
 
-def _watch(cursor: DuckDBPyConnection, name: str, guard: Guard | None, existing: _Functions) -> bool:
+def _watch(cursor: DuckDBPyConnection, name: str, catalog: int, guard: Guard | None, existing: _Functions) -> bool:
     """Create the macro that holds the number of the guard; a ledger or key of an earlier attach stays unless it is replaced.
 
     Returns whether anything, a guard or a policy, binds what the connection draws.
     """
     number = guard_number(cursor, name) if existing.has(GUARD_MACRO) else None
     if GUARD_MARK in existing.scalars or guard is not None or number is not None:
-        number = _renewed(cursor, name, guard, number)
-    value = "NULL" if number is None else number
+        number = _renewed(cursor, name, catalog, guard, number)
+    value = -catalog if number is None else number
     cursor.execute(f"CREATE OR REPLACE MACRO {quoted(name)}.{GUARD_MACRO}() AS {value}::BIGINT")
     if not existing.has(ALLOWED_MACRO):  # what an earlier attach bound stays bound
         cursor.execute(f"CREATE MACRO {quoted(name)}.{ALLOWED_MACRO}(handle, drawn) AS handle")
     return number is not None or bool(settings.load().tables)
 
 
-def _renewed(cursor: DuckDBPyConnection, name: str, guard: Guard | None, written: int | None) -> int | None:
+def _renewed(cursor: DuckDBPyConnection, name: str, catalog: int, guard: Guard | None, written: int | None) -> int | None:
     """Return the number of the guard: that of an earlier attach, or a new one if it adds a ledger or a key."""
-    from ldpsql.ledger.guard import GUARDS, Guard, mark, marked  # noqa: PLC0415  # most connections have none
+    from ldpsql.ledger.guard import GUARDS, LEDGERED, Guard, mark, marked  # noqa: PLC0415  # most connections have none
 
     guard = guard or Guard(None, None)
     number = marked(cursor).get(name.casefold(), written)
@@ -271,4 +271,8 @@ def _renewed(cursor: DuckDBPyConnection, name: str, guard: Guard | None, written
         number = GUARDS.number(guard) if guard.ledger or guard.key else None
         if number is not None and guard.ledger:
             mark(cursor, name, number)
+    if guard.ledger:
+        LEDGERED.add(catalog)
+        if earlier is not None and earlier.ledger is None:  # transactions that are open go on with it
+            earlier.ledger = guard.ledger
     return number

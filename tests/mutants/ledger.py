@@ -61,8 +61,8 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/ledger/guard.py",
-        "    if guard is None or GUARDS.thing(guard).ledger is None:",
-        "    if guard is None or GUARDS.thing(guard).key is None:",
+        "    if guard is None or guard.ledger is None:",
+        "    if guard is None or guard.key is None:",
         "a connection with a ledger and no key draws without a release",
         f"{_GUARD}::test_nothing_is_drawn_outside_of_a_release",
     ),
@@ -79,6 +79,13 @@ MUTANTS = (
         "whose = identity_of_statement(cursor, self.sql)",
         "a parameter or a variable names another table than the one that is seen",
         f"{_GUARD}::test_a_release_draws_nothing_of_which_nobody_can_see_what_it_reads",
+    ),
+    Mutant(
+        "ldpsql/ledger/guard.py",
+        "if number is not None and -number in LEDGERED:",
+        "if False:",
+        "a transaction that was open when the ledger was attached draws past it",
+        f"{_GUARD}::test_a_transaction_that_was_open_when_the_ledger_was_attached_draws_nothing",
     ),
     # Spending
     Mutant(
