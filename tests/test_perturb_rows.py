@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from pathlib import Path
 from unittest.mock import Mock
+from uuid import UUID
 
 import duckdb
 import numpy as np
@@ -469,3 +470,13 @@ def test_a_mechanism_that_changes_from_row_to_row_is_refused_before_one_is_read(
 ) -> None:
     with pytest.raises(duckdb.Error, match=r"LDP301.*changes from row to row"):  # LDP101 if the epsilon of 0 had been read
         con.execute("SELECT ldp.perturb(city, ldp.krr(id, ['Lima', 'Oslo', 'Rome'])) FROM people").fetchall()
+
+
+@pytest.mark.parametrize("kind", ["UUID", "JSON"])
+def test_a_domain_of_a_type_that_no_domain_has_is_one_of_text(con: DuckDBPyConnection, kind: str) -> None:
+    ids = {"UUID": [f"{UUID(int=1)}", f"{UUID(int=2)}"], "JSON": ["1", "2"]}[kind]
+    con.execute(f"CREATE MACRO ids() AS ldp.krr(20, {ids}::{kind}[])")
+    con.execute(f"CREATE TABLE ids AS SELECT {ids}[1 + i % 2]::{kind} AS id FROM range(100) t(i)")
+    con.execute("CREATE TABLE drawn AS FROM ldp.perturb_rows(ids, {id: ids()})")
+    shares = con.execute("SELECT value, estimate FROM ldp.estimate(drawn, id) ORDER BY value").fetchall()
+    assert shares == [(one, pytest.approx(0.5, abs=0.01)) for one in ids]

@@ -221,8 +221,11 @@ def kind_in_type(struct: str) -> str:
 
 
 def scalar_of_kind(scalars: Mapping[str, Scalar], kind: str) -> Scalar:
-    """Return the function for reports of this type in SQL; it may return text, to be cast to that type."""
-    return scalars.get(kind) or scalars["VARCHAR[]" if _is_listed(kind) else ""]
+    """Return the function for reports of this type in SQL; it may return text, to be cast to that type.
+
+    A domain of another type than those of reports, such as UUID, is one of text.
+    """
+    return scalars.get(kind) or scalars["VARCHAR[]" if kind == '"NULL"' or _is_listed(kind) else ""]
 
 
 def _is_listed(kind: str) -> bool:
