@@ -148,3 +148,14 @@ def test_keys_named_like_columns_of_the_answer_keep_their_values(con: duckdb.Duc
             assert keys == columns
             found = con.sql(f"SELECT DISTINCT {', '.join(columns)}, n FROM answer ORDER BY ALL").fetchall()
             assert found == ([(1, 7, 7, 1), (2, 8, 8, 2)] if "g" in columns else [(7, 1), (8, 2)])
+
+
+def test_a_value_with_a_comma_is_a_value_and_a_range_names_its_column() -> None:
+    places = Arguments(registry().mechanism(KRR | {"domain": ["Lima", "Oslo", "Rome, GA"]}), "city")
+    assert places.sql(["Rome, GA"]) == "'Rome, GA'"
+    assert places.sql(["Lima,Oslo"]) == "['Lima', 'Oslo']"
+    ages = Arguments(registry().mechanism(KRR | {"domain": [20, 30, 40]}), "age")
+    for text in ("30..40", "30.."):
+        with pytest.raises(InvalidParameter, match=r"Hint: age=18\.\.65"):
+            ages.sql([text])
+    assert Arguments(registry().mechanism(KRR | {"domain": ["a..b", "c"]}), "x").sql(["a..b"]) == "'a..b'"

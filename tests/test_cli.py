@@ -521,3 +521,10 @@ def test_closed_streams_stop_no_command_and_no_file_gets_their_numbers(tmp_path:
         ["sh", "-c", f"{sys.executable} -m ldpsql --version >&-"], cwd=tmp_path, check=False, capture_output=True, text=True
     )
     assert (version.returncode, version.stderr) == (0, "")
+
+
+def test_the_address_of_a_table_is_not_read_for_reports() -> None:
+    for mechanism in (["-m", "krr(1, ['a', 'b'])"], []):
+        done = run("estimate", "sqlite:///shop.db#answers", "city", *mechanism)
+        assert "error[LDP520]: the address of a table in another database can only be perturbed" in done.stderr
+        assert "ldpsql export-sql" in done.stderr

@@ -158,6 +158,26 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         "[LDP103] there is no column named 'aeg' to be kept",
         "names columns of the table",
     ),
+    "reports as a raw column": (
+        "FROM ldp.outcome(reports, city, outcome := city)",
+        "[LDP403]",
+        "for a raw column of reports pass ldp.unbiased(reports, mechanism)",
+    ),
+    "an unbiased outcome without the mechanism of the reports": (
+        "FROM ldp.outcome(reports, city, outcome := ldp.unbiased(city, ldp.krr(1, [1, 2])))",
+        "[LDP304]",
+        "after FROM, pass the mechanism of the reports too",
+    ),
+    "the mean of booleans": (
+        "SELECT ldp.mean(x, ldp.krr(1, [true, false])) FROM (SELECT true AS x)",
+        "[LDP102] the values of this domain have no order",
+        "ask for ldp.share(..., of := true), or cast booleans to 0 and 1 before they are perturbed",
+    ),
+    "the mechanism of a whole row": (
+        "FROM ldp.perturb_rows(people, ldp.joint_krr(1, {city: ['Lima', 'Oslo'], age: [1, 2]}))",
+        "[LDP103]",
+        "that of a whole row needs a view in which the row is one column",
+    ),
     "one mechanism for a whole row": (
         "FROM ldp.perturb_rows(people, city())",
         "[LDP103]",
@@ -204,6 +224,20 @@ def test_a_mistake_is_answered_in_one_sentence_with_a_remedy(plain: DuckDBPyConn
         assert f"`{shown}`" in TUTORIAL  # says what to do
     answer = failure(refused.value, statement)
     assert remedy in f"{answer.message}\n{answer.hint}"
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [("top(reports, city, 3)", "most"), ("quantile(reports, city, 0.5)", "q"), ("share(reports, city, true)", "of")],
+)
+def test_an_argument_without_its_name_after_recorded_reports_is_answered_with_it(
+    plain: DuckDBPyConnection, call: str, named: str
+) -> None:
+    with pytest.raises(duckdb.BinderException) as refused:
+        plain.execute(statement := f"FROM ldp.{call}")
+    assert (shown := "does not support the supplied arguments") in str(refused.value)
+    assert f"`{shown}`" in TUTORIAL
+    assert f"if the reports record their mechanism, name the argument: {named} := ..." in failure(refused.value, statement).hint
 
 
 def test_a_function_as_the_key_without_a_mechanism_is_answered_with_one(plain: DuckDBPyConnection) -> None:

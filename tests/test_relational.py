@@ -345,6 +345,11 @@ def test_a_mean_of_shares_that_do_not_add_up_to_one_is_refused(text: str) -> Non
         printed("export-sql", "-m", text, "--question", "mean")
 
 
+def test_a_mean_that_has_no_query_is_answered_by_ldpsql() -> None:
+    with pytest.raises(InvalidParameter, match="ldpsql ask mean"):
+        printed("export-sql", "-m", "hierarchy(1, 0, 500, step=1)", "--question", "mean")
+
+
 def test_a_mean_of_an_empty_table_has_no_rows() -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE reports (report INTEGER, y DOUBLE)")

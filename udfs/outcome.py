@@ -14,6 +14,7 @@ from ldpsql.functions import (
     Handles,
     Macros,
     Scalar,
+    WrongType,
     corrected,
     guarded,
     hookimpl,
@@ -56,13 +57,22 @@ def weights(reports: Column, handles: Handles, ofs: Column) -> pa.Array:
     return pa.concat_arrays(lists).take(pa.array(place))
 
 
+_UNREAD = (  # after FROM without a mechanism, a macro has only the name of the column
+    "cast the column; after FROM, pass the mechanism of the reports too: "
+    "FROM ldp.outcome(reports, city, city(), outcome := ldp.unbiased(income, income()))"
+)
+
+
 @guarded
 @one_thread
 def unbiased(reports: Column, handles: Handles) -> pa.Array:
     """Return for each report a number whose expectation is the value behind it; NULL for NULL."""
     column, out = plain(reports), np.full(len(reports), np.nan)
     for (handle,), rows in _groups(column, plain(handles)):
-        there, numbers = corrected.unbiased(MECHANISMS.thing(handle.as_py()), column.take(pa.array(rows)))
+        try:
+            there, numbers = corrected.unbiased(MECHANISMS.thing(handle.as_py()), column.take(pa.array(rows)))
+        except WrongType as error:
+            raise WrongType(error.message, _UNREAD if pa.types.is_string(column.type) else error.hint) from None
         out[rows[there]] = numbers
     return pa.array(out, mask=np.isnan(out))
 

@@ -58,6 +58,7 @@ from ldpsql.functions import (
 from ldpsql.mechanisms import Cost, InvalidParameter, Mechanism, certify
 
 _STRUCT = "write FROM ldp.perturb_rows(people, {city: ldp.krr(...), age: ldp.square_wave(...)})"
+_ONE_COLUMN = "that of a whole row needs a view in which the row is one column: SELECT {city: city, age: age} AS person"
 _PART = 1 << 18  # values that a thread draws at a time
 _KEEP = "keep := ['region'] names columns of the table, each once, and none that is perturbed"
 _DECLARE = "declare it first: SELECT ldp.declare('city', (SELECT ...)); then ldp.declared('city') is the mechanism"
@@ -292,7 +293,7 @@ def _noted(spec: pa.Scalar, kind: str | None) -> _Columns:
     if not isinstance(spec, pa.StructScalar) or not spec.is_valid or not kind:
         raise InvalidParameter("the mechanisms of columns must be a struct", _STRUCT)
     if is_mechanism(spec):
-        raise InvalidParameter("this is a mechanism, not a struct from columns to mechanisms", _STRUCT)
+        raise InvalidParameter("this is a mechanism, not a struct from columns to mechanisms", f"{_STRUCT}; {_ONE_COLUMN}")
     mechanisms = {}
     for name in spec.type.names:
         with of_column(name):

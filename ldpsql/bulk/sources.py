@@ -624,10 +624,17 @@ def sql_of(con: DuckDBPyConnection, source: str, columns: Iterable[str] = (), te
     otherwise DuckDB could take its suffix for the name of a Python variable of the caller. ``text`` is that of `source_of`.
 
     Raises:
-        SourceRefused: if it does not exist, or cannot be read.
+        SourceRefused: if it does not exist, cannot be read, or is in a database of another system.
         UnknownName: if it has no such column.
 
     """
+    from ldpsql.bulk.databases import is_address  # noqa: PLC0415  # which makes sources
+
+    if is_address(source):
+        raise SourceRefused(
+            "the address of a table in another database can only be perturbed: reports are not read from there",
+            "pass a table of Ibis to ldpsql.estimate, or run there the query that ldpsql export-sql writes",
+        )
     opened, place = source_of(con, source, text=text), Place.of(source)
     opened.check(columns)
     if opened.kind in ("csv", "json"):

@@ -273,7 +273,7 @@ class _Inversion:
         if inverse is None or not np.allclose(inverse.sum(axis=1), 1.0, rtol=0, atol=1e-9):
             raise InvalidParameter(
                 f"the mean of reports of {self.certified.name} has no relational SQL",
-                "export the shares; k-RR and mechanisms for numbers have a mean",
+                "answer it by ldpsql: ldpsql ask mean; k-RR and square_wave have a query",
             )
         rows = ((exp.convert(place), _number(number)) for place, number in enumerate((inverse @ x).tolist()))
         return self._constant("ldp_numbers", {"spot": "int64", "number": "float64"}, rows)

@@ -16,8 +16,9 @@ from ldpsql.errors import Interrupted, LdpError
 from ldpsql.errors.wording import of_sql, withheld_message, without_values
 
 _MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
-_NO_OVERLOAD = re.compile(r"Macro \w+\(\) does not support the supplied arguments")
-_CANDIDATE = re.compile(r"Macro (\w+)\(\) does not support .*?Candidate macros:\n\t([^\n]+)", re.DOTALL)
+_NO_OVERLOAD = re.compile(r"Macro \"?\w+\"?\(\) does not support the supplied arguments")
+_CANDIDATE = re.compile(r"Macro \"?(\w+)\"?\(\) does not support .*?Candidate macros:\n\t([^\n]+)", re.DOTALL)
+_AFTER_MECHANISM = re.compile(r"\(reports, report, m, (\w+)[,)]")  # an argument without which nothing is answered
 _OPTION = re.compile(r"\b(deadline|stop|confidence|intervals|misfit|tolerance|max_iterations)\s*:?=", re.IGNORECASE)
 _NOT_FOUND = re.compile(
     r"Referenced column \"(\w+)\"|has multiple\b.* that match the supplied arguments"
@@ -165,7 +166,11 @@ def _about_an_equals_sign(message: str, typed: str) -> str:
 def _about_arguments(message: str, typed: str) -> str:
     """Return the arguments of a function of ldpsql that was called with others, else nothing."""
     called = _CANDIDATE.search(message)
-    return f"write ldp.{called[2]}" if called and re.search(rf"\bldp\.{called[1]}\s*\(", typed, re.IGNORECASE) else ""
+    if not called or not re.search(rf"\bldp\.{called[1]}\s*\(", typed, re.IGNORECASE):
+        return ""
+    needed = _AFTER_MECHANISM.search(called[2])
+    recorded = f"; if the reports record their mechanism, name the argument: {needed[1]} := ..." if needed else ""
+    return f"write ldp.{called[2]}".replace('"', "") + recorded
 
 
 def _about_a_plugin(message: str) -> str:

@@ -45,6 +45,11 @@ class Arguments:
             return sql_literal(json.loads(text))
         except ValueError:
             pass
+        own = self._own_values() if "=" not in text and ("," in text or _RANGE in text) else None
+        if own and not further and own.position(text) is not None:  # not two names
+            return text_literal(text)
+        if own and _RANGE in text and family(own.values.type) != "text":
+            raise InvalidParameter("a range is a condition on a column, which it names", f"{self.column}=18..65")
         if "=" in text:
             parts = dict(self._one(one) for one in texts)
             return struct_text(parts) if isinstance(self.values, Product) else next(iter(parts.values()))
@@ -52,6 +57,13 @@ class Arguments:
         if further or len(names) > 1:
             return f"[{', '.join(map(text_literal, names))}]"
         return "NULL" if text == self.column and not isinstance(self.values, Product) else text_literal(text)
+
+    def _own_values(self) -> Domain | None:
+        """Return the values of a column of listed values, None for a table of columns, sets and strings."""
+        try:
+            return None if isinstance(self.values, Product) else self.values
+        except InvalidParameter:
+            return None
 
     def _one(self, text: str) -> tuple[str, str]:
         name, equals, values = text.partition("=")

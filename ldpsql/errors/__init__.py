@@ -470,7 +470,7 @@ class BadCounts(DataError):
 class NoReports(DataError):
     """There are no reports to estimate from.
 
-    Cause: The table or the group is empty, or the column contains only NULL.
+    Cause: The table or the group is empty, or the column contains only NULL; an aggregate in SQL then returns NULL instead.
     Remedy: Perturb some values first, or check the filter of the query.
     """
 

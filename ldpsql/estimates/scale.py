@@ -41,7 +41,10 @@ def positions_of(column: pa.Array) -> Floats:
     if kind in ("timestamp", "timestamp with time zone"):
         microseconds = pa.timestamp("us", tz=column.type.tz)
         return np.asarray(column.cast(microseconds, safe=False).cast(pa.int64()).to_numpy() / 1e6)
-    raise InvalidDomain("the values of this domain have no order", "this needs numbers, dates or times")
+    hint = "this needs numbers, dates or times"
+    if kind == "boolean":
+        hint = "ask for ldp.share(..., of := true), or cast booleans to 0 and 1 before they are perturbed"
+    raise InvalidDomain("the values of this domain have no order", hint)
 
 
 def between(values: Domain, low: float | None, high: float | None) -> Bounds:

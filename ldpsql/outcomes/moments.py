@@ -273,7 +273,7 @@ def not_numbers() -> BadCounts:
     """Return the error for raw columns and weights that cannot be added up."""
     return BadCounts(
         "some weights are negative, NULL or not finite, or a raw column holds other things than numbers",
-        "leave these rows out, or give them a weight of 0",
+        "leave these rows out, or give them a weight of 0; for a raw column of reports pass ldp.unbiased(reports, mechanism)",
     )
 
 
