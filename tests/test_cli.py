@@ -17,8 +17,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
+import ldpsql
 from ldpsql import Key, __version__
 from ldpsql.cli.options import Format, write_rows
+from ldpsql.errors import SourceRefused
 from ldpsql.functions import registry
 from tests.commands import ROOT, printed, run
 
@@ -528,3 +530,6 @@ def test_the_address_of_a_table_is_not_read_for_reports() -> None:
         done = run("estimate", "sqlite:///shop.db#answers", "city", *mechanism)
         assert "error[LDP520]: the address of a table in another database can only be perturbed" in done.stderr
         assert "ldpsql export-sql" in done.stderr
+    for keys in ([], ["region"]):
+        with pytest.raises(SourceRefused, match="the address of a table in another database can only be perturbed"):
+            ldpsql.estimate("sqlite:///shop.db#answers", "krr(1, ['a', 'b'])", column="city", by=keys)

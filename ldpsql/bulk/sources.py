@@ -418,6 +418,7 @@ def format_of(path: PurePath) -> FileFormat | None:
 
 def stored(con: DuckDBPyConnection, place: Place, *, split: bool, text: Collection[str]) -> Source:
     """Return the files that a path, a URL, a folder or a pattern stands for, cut into parts if ``split``."""
+    _refuse_address(place.text)
     place.open_to(con)
     kind, files = files_of(con, place)
 
@@ -613,6 +614,22 @@ def source_of(con: DuckDBPyConnection, source: Any, *, split: bool = False, text
     raise refusal.with_traceback(None)
 
 
+def _refuse_address(source: str) -> None:
+    """Refuse the address of a table of another system where reports are read.
+
+    Raises:
+        SourceRefused: if it is one.
+
+    """
+    from ldpsql.bulk.databases import is_address  # noqa: PLC0415  # which makes sources
+
+    if is_address(source):
+        raise SourceRefused(
+            "the address of a table in another database can only be perturbed: reports are not read from there",
+            "pass a table of Ibis to ldpsql.estimate, or run there the query that ldpsql export-sql writes",
+        )
+
+
 def _called(source: Any) -> str:
     return f"'{Place.of(source).shown}'" if isinstance(source, str | os.PathLike) else "this frame"
 
@@ -628,13 +645,7 @@ def sql_of(con: DuckDBPyConnection, source: str, columns: Iterable[str] = (), te
         UnknownName: if it has no such column.
 
     """
-    from ldpsql.bulk.databases import is_address  # noqa: PLC0415  # which makes sources
-
-    if is_address(source):
-        raise SourceRefused(
-            "the address of a table in another database can only be perturbed: reports are not read from there",
-            "pass a table of Ibis to ldpsql.estimate, or run there the query that ldpsql export-sql writes",
-        )
+    _refuse_address(source)
     opened, place = source_of(con, source, text=text), Place.of(source)
     opened.check(columns)
     if opened.kind in ("csv", "json"):
