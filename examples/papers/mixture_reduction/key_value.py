@@ -25,7 +25,7 @@ def key_value(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     )
     truth = {carrier: (average, share) for carrier, average, share in true_rows.iter_rows()}
     rows, more = (
-        pl.concat([pair_errors(con, truth, epsilon, factor, 20 if full else 5) for epsilon in EPSILONS]) for factor in (1, 1.2)
+        pl.concat([pair_errors(con, truth, epsilon, factor, 20 if full else 3) for epsilon in EPSILONS]) for factor in (1, 1.2)
     )
     for label, part in (("rare, f below .07", pl.col("f") < 0.07), ("frequent, f above .1", pl.col("f") > 0.1)):
         chosen = rows.filter(part)
