@@ -46,10 +46,9 @@ _COMPUTING = re.compile(r"\b(query|query_table|perturb_rows|read_\w+|\w+_scan)\b
 _UNCALLED = re.compile(r'"?(inode|rows|body) ')
 _FRAMES = {"ARROW_SCAN", "PANDAS_SCAN"}
 _DATABASE = (".duckdb", ".db", ".ddb")
-_TEXTS = """SELECT view_name, sql FROM duckdb_views() WHERE NOT internal
-            UNION ALL SELECT function_name, macro_definition FROM duckdb_functions()
-            WHERE contains(function_type, 'macro') AND macro_definition IS NOT NULL
-            AND NOT internal AND NOT starts_with(function_name, '_')"""
+_TEXTS = """SELECT NULL, view_name, sql FROM duckdb_views() WHERE NOT internal
+            UNION ALL SELECT database_name, function_name, macro_definition FROM duckdb_functions()
+            WHERE contains(function_type, 'macro') AND macro_definition IS NOT NULL AND NOT internal"""
 _USER = re.compile(r"(?<=://)[^/]*@")  # with a password
 _SIGNATURE = re.compile(r"[?#][^/?#]*=.*", re.DOTALL)  # without =, ? may be a pattern of files
 _QUERY = re.compile(r"(https?://[^?#]*)[?#].*", re.DOTALL | re.IGNORECASE)  # on the web it never is: it may be a bare token
@@ -224,8 +223,7 @@ def identity_of_statement(cursor: DuckDBPyConnection, sql: str) -> Identity | No
 
 def reads_by_value(cursor: DuckDBPyConnection, sql: str) -> bool:
     """Return whether a parameter or a variable, whose values are not known here, may be the name of what a statement reads."""
-    ours = f"SELECT database_name FROM duckdb_functions() WHERE function_name = {text_literal(MARK)}"  # noqa: S608  # quoted
-    reached = " ".join(_Texts(cursor, f"database_name NOT IN ({ours})").reached(sql))
+    reached = " ".join(_Texts(cursor, ours=False).reached(sql))
     open_to_values = "getvariable" in reached.casefold() or any(one.named_parameters for one in duckdb.extract_statements(sql))
     return open_to_values and _COMPUTING.search(reached) is not None
 
@@ -355,12 +353,21 @@ def _inode(file: str, *, changing: bool = False) -> str:
 
 
 class _Texts:
-    """The SQL of the views and macros of a connection by their names; views of one name in several schemas may all be meant."""
+    """The SQL of the views and macros of a connection by their names; views of one name in several schemas may all be meant.
 
-    def __init__(self, cursor: DuckDBPyConnection, macros: str = "true") -> None:
+    Args:
+        cursor: a cursor of the connection.
+        ours: whether to include the macros of ldpsql.
+
+    """
+
+    def __init__(self, cursor: DuckDBPyConnection, *, ours: bool = True) -> None:
         self._texts: dict[str, list[str]] = {}
-        for called, text in cursor.execute(f"{_TEXTS} AND {macros}").fetchall():
-            self._texts.setdefault(called.casefold(), []).append(text)
+        rows = cursor.execute(_TEXTS).fetchall()
+        made = {catalog for catalog, called, _ in rows if called == MARK}
+        for catalog, called, text in rows:
+            if catalog not in made or (ours and not called.startswith("_")):
+                self._texts.setdefault(called.casefold(), []).append(text)
 
     def reached(self, text: str) -> list[str]:
         """Return a text and those of all views and macros that it names, directly or through others."""
