@@ -328,7 +328,8 @@ class BudgetExceeded(LedgerError):
 
     Cause: Earlier releases used the budget of at least one person, or epsilon is larger than the budget. The message says if
     one of them was not published, or was published elsewhere, for example before a table was renamed.
-    Remedy: Use a smaller epsilon, leave out the people whose budget is used up, or wait for the next window.
+    Remedy: Use a smaller epsilon, make one row of all rows of a user, leave out the people whose budget is used up, or wait
+    for the next window.
     ``ldpsql budget settle`` ends releases that were not published; a renamed model needs its table renamed.
     """
 
@@ -409,8 +410,10 @@ class UnknownRelease(LedgerError):
 class NotReleased(LedgerError):
     """Something is drawn on a connection with a ledger, but outside a release that was charged.
 
-    Cause: ``ldp.perturb`` ran without ``ldpsql.release``, or the data changed after they were charged.
-    Remedy: Draw inside ``ldpsql.release``, or use ``perturb_table`` or ``perturb_copy`` with ``charge=``.
+    Cause: ``ldp.perturb`` ran without ``ldpsql.release``, a statement reads other tables or files than the release or nobody
+    can see which, the transaction began before the ledger was attached, or the data changed after they were charged.
+    Remedy: Draw inside ``ldpsql.release``, with the names of tables and files in the statement, or use ``perturb_table`` or
+    ``perturb_copy`` with ``charge=``.
     """
 
     code = "LDP320"
