@@ -75,10 +75,9 @@ class Estimates:
     @cached_property
     def intervals(self) -> Intervals:
         """Standard errors and intervals of all shares; infinite if there was no time for them."""
-        if self.estimator.intervals == "simultaneous":
-            return self.together
         with until(self.end), suppress(OutOfTime):
-            return intervals(self.likelihood, self.fit, self.estimator.confidence)
+            each = intervals(self.likelihood, self.fit, self.estimator.confidence)
+            return replace(self.together, std_error=each.std_error) if self.estimator.intervals == "simultaneous" else each
         return no_intervals(self.fit.theta)
 
     @cached_property

@@ -53,14 +53,13 @@ def intervals_together(likelihood: Likelihood, fit: Fit, confidence: float) -> I
     The number of votes for a value is binomial, and its interval is exact here: a normal one, whose ends are so far out, misses
     several times as often as it says if there are few votes.
     """
-    votes, each = likelihood.operator.votes, intervals(likelihood, fit, confidence)
+    votes = likelihood.operator.votes
     if votes is None:
-        return each
+        return intervals(likelihood, fit, confidence)
     inverted = likelihood.operator.invert(likelihood.shares)
     low, high = np.stack([exact_ends(v, n, votes, confidence) for v, n in zip(inverted, likelihood.n, strict=True)], axis=1)
     theta = simplex_projection(fit.theta)
     error, low, high = likelihood.widened(theta, (np.sqrt(vote_scatter(theta, votes) / likelihood.n[:, None]), low, high))
-    error = np.where(np.isfinite(each.std_error), each.std_error, error)
     return bounded(fit, error, low, high, deviations(confidence))
 
 

@@ -216,8 +216,8 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/estimates/uncertainty.py",
-        "    if votes is None:\n        return each",
-        "    if votes is not None:\n        return each",
+        "    if votes is None:\n        return intervals(likelihood",
+        "    if votes is not None:\n        return intervals(likelihood",
         "intervals that hold together are normal ones, however few reports there are",
         "tests/laws/test_intervals.py::test_intervals_that_hold_together_miss_each_value_as_rarely_as_they_say",
     ),
