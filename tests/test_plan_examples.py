@@ -50,6 +50,12 @@ def test_every_question_is_answered_for_an_example_and_again_the_same(question: 
     assert rows.equals(recommended(SPIKED, question))
 
 
+def test_a_mechanism_that_tells_only_the_mean_is_no_candidate_for_other_questions_of_an_even_example() -> None:
+    for question in ON_A_LINE:
+        rows = ldpsql.recommend(question, 40_000, like=list(range(100)), epsilons=["1"])
+        assert ("stochastic_rounding" in set(rows["mechanism"])) == (question == "mean")
+
+
 def test_with_very_many_reports_only_the_error_of_smoothing_is_left() -> None:
     errors = dict(recommended(SPIKED, reports=10**12)["mechanism", "error"].iter_rows())
     assert errors["hierarchy"] < 1e-3 < errors["square_wave"]

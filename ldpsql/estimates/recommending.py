@@ -419,8 +419,8 @@ def _error(asked: Asked, mechanism: Mechanism, estimators: Estimators) -> tuple[
         return error, INV if operator.consistent or operator.votes else IBU  # others have the errors of the likeliest shares
     if question is PlanQuestion.MEAN:
         return mean_error(mechanism, asked.reports, _truth(asked, operator)) or inf, INV
-    if question is PlanQuestion.RECTANGLES:
-        return inf, INV  # the models are on a line
+    if question is PlanQuestion.RECTANGLES or (not determined and operator.outputs == 2):
+        return inf, INV  # the models are on a line; and two reports tell one number, which is the mean
     estimator = estimators.likeliest if determined else estimators.smoothing
     return _simulated(asked, mechanism, estimator), estimator.name
 
