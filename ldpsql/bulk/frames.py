@@ -524,13 +524,16 @@ def recommend(
         InvalidEpsilon: if one of the epsilons is not valid.
 
     """
+    registered = registry().mechanisms
+    if not set(mechanisms) <= registered.keys():
+        raise InvalidParameter(
+            "a plan for a question takes mechanisms by their names, without parameters",
+            "such as square_wave, and the number of values: 501 for 0 to 500",
+        )
     example = None if like is None else example_of(column_of(like), values)
     steps = values if example is None else len(example.shares)
     if steps is None:
         raise InvalidParameter("a plan needs the size of the domain", "for example 101 for the numbers 0 to 100")
-    registered = registry().mechanisms
-    if unknown := [name for name in mechanisms if name not in registered]:
-        raise InvalidParameter(f"{len(unknown)} of the mechanisms are not names of mechanisms", "such as square_wave")
     if reports is None and error is None:
         raise InvalidParameter("a plan needs the number of reports, or an error to reach", "for example 100000, or error=0.02")
     asked = Asked(question, reports or 0, steps, width, None if example is None else example.shares)
