@@ -220,6 +220,7 @@ def test_reports_of_another_cycle_are_refused(con: DuckDBPyConnection) -> None:
     ("query", "complaint"),
     [
         ("ldp.describe(ldp.privic_start(1, NULL))", "needs the parameter domain"),
+        ("system.main.__ldp_prior(NULL, 1000000000000)", "1,000,000 shares"),
         ("ldp.describe(ldp.privic_start(0, range(6), columns := 3))", "LDP101"),
         ("ldp.describe(ldp.privic_start(1, range(6), columns := 4))", "LDP103"),
         ("ldp.describe(ldp.privic_start(1, range(6)))", "LDP103"),

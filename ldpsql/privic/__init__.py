@@ -51,6 +51,7 @@ from ldpsql.sql.attach import connect
 from ldpsql.sql.named import sql_call
 
 STEPS = 5  # of IBU and of Blahut-Arimoto, as in the paper's tables for San Francisco
+_MOST_SHARES = 10**6  # `blahut_arimoto` refuses more values, whatever the prior is
 _PROBING = 50
 _TINY = 1e-300  # rounding must not make a share zero
 _ROUNDING = 2.0**-53
@@ -177,9 +178,11 @@ def full_prior(prior: Sequence[object] | None, size: int) -> list[float]:
     """Return the shares of a prior as floats; None stands for the uniform prior.
 
     Raises:
-        InvalidParameter: if it does not hold a positive share for each value, or they do not sum to 1.
+        InvalidParameter: if it does not hold a positive share for each value, they do not sum to 1, or there are too many.
 
     """
+    if size > _MOST_SHARES:
+        raise InvalidParameter(f"a prior may have at most {_MOST_SHARES:,} shares", "use larger cells")
     if prior is None:
         return [1.0 / size for _ in range(size)]  # none of no values
     try:
