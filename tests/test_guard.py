@@ -249,6 +249,7 @@ UNSEEN: dict[str, list[str] | None] = {
     f"{DRAWN} read_parquet(?)": ["others.parquet"],
     f"{DRAWN} query_table(getvariable('t'))": None,
     f"{DRAWN} query('FROM ' || coalesce(getvariable('t'), 'people'))": None,
+    f"{DRAWN} json_execute_serialized_sql(coalesce(getvariable('q'), json_serialize_sql('FROM people')))": None,
     f"{DRAWN} named(_chosen())": None,
     "EXECUTE earlier": None,
     f"INSERT INTO fleeting {DRAWN} others": None,
@@ -264,6 +265,7 @@ def test_a_release_draws_nothing_of_which_nobody_can_see_what_it_reads(
     watched.execute(f"""
         CREATE TABLE others AS FROM people LIMIT 10; CREATE TABLE stored (city TEXT); CREATE TEMP TABLE fleeting (city TEXT);
         COPY others TO 'others.parquet'; SET VARIABLE t = 'others'; PREPARE earlier AS {DRAWN} others;
+        SET VARIABLE q = json_serialize_sql('FROM others');
         CREATE MACRO _chosen() AS coalesce(getvariable('t'), 'people'); CREATE MACRO named(t) AS TABLE FROM query_table(t)""")
     with (
         pytest.raises(duckdb.InvalidInputException, match="LDP320"),

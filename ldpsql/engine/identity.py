@@ -42,7 +42,10 @@ _FILE = re.compile(r"[/\\]|\.(parquet|pq|csv|tsv|json|jsonl|ndjson|arrow|feather
 _LOCAL = re.compile(r"file:(//(localhost)?)?(?=/)", re.IGNORECASE)
 _READER = re.compile(r"read_|\w+_scan$", re.IGNORECASE)
 _EXPLAIN = re.compile(r"\A\s*EXPLAIN\b\s*(ANALYZE\b\s*)?(\(\s*(ANALYZE|FORMAT)\b[\w\s,]*\))?", re.IGNORECASE)
-_COMPUTING = re.compile(r"\b(query|query_table|perturb_rows|read_\w+|\w+_scan)\b", re.IGNORECASE)  # they take names
+_COMPUTING = re.compile(  # they take names, or SQL
+    r"\b(query|query_table|perturb_rows|read_\w+|\w+_(scan|query)|parquet_\w+|sniff_csv|glob|json_execute_serialized_sql)\b",
+    re.IGNORECASE,
+)
 _UNCALLED = re.compile(r'"?(inode|rows|body) ')
 _FRAMES = {"ARROW_SCAN", "PANDAS_SCAN"}
 _DATABASE = (".duckdb", ".db", ".ddb")
