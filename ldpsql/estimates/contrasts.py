@@ -104,9 +104,9 @@ def difference(first: Estimates, one: Share | Mean, second: Estimates, other: Sh
     measure = Measure(estimate, np.where(known, error, np.inf), low - wider, high + wider)
     cut = cut_to(measure, -1.0 - off, 1.0 + off, regularised).scaled(unit.width)
     tested = Difference(cut.estimate, cut.std_error, cut.low, cut.high, p_value=p_value)
-    return (
-        tested if first is second or known.all() else _where_known(known, tested, one.measure(first), other.measure(second), z)
-    )
+    if first is second or known.all():
+        return tested
+    return _where_known(known, tested, one.measure(first), other.measure(second), z)
 
 
 def _where_known(known: NDArray[np.bool_], tested: Difference, one: Measure, other: Measure, z: float) -> Difference:

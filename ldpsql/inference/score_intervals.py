@@ -15,7 +15,7 @@ def deviations(confidence: float) -> float:
 
 
 def of_each(confidence: float, count: int) -> float:
-    """Return the confidence of each of so many intervals that hold together with this one, however they depend."""
+    """Return the confidence of each of ``count`` intervals that hold together with this one, by Bonferroni's inequality."""
     return 1.0 - (1.0 - confidence) / count
 
 
