@@ -336,6 +336,23 @@ def test_sql_refuses_columns_that_another_mechanism_drew(con: DuckDBPyConnection
         assert con.execute(f"SELECT count(*) FROM ldp.estimate({unknown}, home, other())").fetchall() == [(4,)]
 
 
+@pytest.mark.parametrize("columns", ["c", "{c: c}", "[c]", "ldp.counts(c)"])
+def test_reports_of_one_mechanism_in_two_fields_are_refused_instead_of_counted_by_half(
+    con: DuckDBPyConnection, columns: str
+) -> None:
+    con.execute("CREATE TABLE people AS SELECT 'Lima' AS c FROM range(9)")
+    for name, domain in (("one", "['Lima', 'Oslo']"), ("other", "['Oslo', 'Lima']")):
+        con.execute(f"CREATE TABLE {name} AS FROM ldp.perturb_rows(people, {{c: ldp.krr(1, {domain})}})")
+    con.execute("CREATE VIEW both_drew AS FROM one UNION ALL FROM other")
+    with pytest.raises(duckdb.Error, match=r"LDP408.*order.*struct_extract_at"):
+        con.execute(f"SELECT ldp.ibu({columns}) FROM both_drew")
+    for query in ("FROM ldp.estimate(both_drew, c)", "SELECT ldp.ibu(c, ldp.krr(1, ['Lima', 'Oslo'])) FROM both_drew"):
+        with pytest.raises(duckdb.Error, match="LDP408"):
+            con.execute(query)
+    with pytest.raises(OtherMechanism):
+        ldpsql.estimate(con.table("both_drew"), column="c")
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.usefixtures("unsaid")
 def test_a_warning_that_a_filter_makes_an_error_stays_what_it_is() -> None:

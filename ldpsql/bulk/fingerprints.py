@@ -28,6 +28,7 @@ from ldpsql.registry.agreement import (
     Fingerprints,
     agree,
     check_agreement,
+    check_one_record,
     digit_pairs,
     of_schema,
     of_sql_type,
@@ -131,7 +132,10 @@ def of_table(cursor: DuckDBPyConnection, name: str, column: str) -> Fingerprints
 
 def _of_types(relation: DuckDBPyRelation, column: str) -> Fingerprints:
     types = zip(relation.columns, map(str, relation.types), strict=True)
-    return NONE.union(*(of_sql_type(text).get("", NONE) for name, text in types if name.casefold() == column.casefold()))
+    own = [text for name, text in types if name.casefold() == column.casefold()]
+    for text in own:
+        check_one_record(text)
+    return NONE.union(*(of_sql_type(text).get("", NONE) for text in own))
 
 
 def compare_comments(

@@ -30,6 +30,7 @@ from ldpsql.registry.registry import registry
 KEY = "ldpsql.mechanism."
 _LINE = re.compile(r"\bldpsql:([0-9a-f]{32})(?:\.([0-9a-f]{16}))?(?: (.*))?")
 _RECORDED = re.compile(rf'"({RECORD}(?:[^"]|"")*)"')
+_FURTHER = re.compile(rf', ?"{RECORD}')  # a record that is not the first field of its STRUCT: in a name, the quote is doubled
 _FIELD = re.compile(rf'[(,] ?(?:(\w+)|"((?:[^"]|"")*)") STRUCT\({_RECORDED.pattern} ')
 _SAID = 200  # characters of a mechanism in a message
 _UNRECORDED = "nothing says which mechanism drew these reports"
@@ -85,6 +86,20 @@ def records_in(text: str | None) -> Literal["report", "fields"] | None:
     return "fields" if _RECORDED.search(text) else None
 
 
+def check_one_record(text: str | None) -> None:
+    """Refuse a type in SQL with several records in one STRUCT, as UNION ALL makes it: each row has its report in one of them.
+
+    Raises:
+        OtherMechanism: if it has, even if the records have the same digits, as of a domain in another order.
+
+    """
+    if _FURTHER.search(text or ""):
+        raise OtherMechanism(
+            "reports whose types record different mechanisms, or one with its domain in another order, are in one column",
+            "estimate the reports of each by themselves; of one mechanism, join SELECT struct_extract_at(city, 1) AS city",
+        )
+
+
 def of_text(text: str | None) -> Fingerprints:
     """Return the fingerprints in a text, such as a comment."""
     return frozenset(match[0] for match in _LINE.finditer(text or ""))
@@ -137,6 +152,7 @@ def check_typed(text: str, mechanism: Mechanism) -> None:
         OtherMechanism: if it does.
 
     """
+    check_one_record(text)
     parts = {part.column: part.mechanism for part in columns_of(mechanism)}
     for column, fingerprints in of_sql_type(text).items():
         if not column or column in parts:
@@ -202,6 +218,7 @@ def recorded_in_type(text: str) -> Mechanism:
         MechanismUnrecorded, OtherMechanism: see `recorded`.
 
     """
+    check_one_record(text)
     fields = of_sql_type(text)
     if not fields or "" in fields:
         return recorded(fields.get(""))
@@ -224,6 +241,7 @@ def read_source(spec: pa.Scalar, kind: str | None) -> Mechanism | Mixed:
         return recorded_in_type(kind or "")
     levels = isinstance(spec, pa.MapScalar) or (isinstance(spec, pa.StructScalar) and "mechanism" not in spec.type.names)
     if levels and spec.is_valid:
+        check_one_record(kind)
         mixed = read_levels(spec)
         # The field `report` has one type, so what it records drew all levels.
         for one in (one for one in mixed.mechanisms if isinstance(one, Mechanism)):
