@@ -30,6 +30,7 @@ from ldpsql.engine.arguments import (
     Texts,
     WholeLists,
     Wholes,
+    by_row,
     lists_of,
     structs_with,
 )
@@ -156,7 +157,7 @@ __all__ = [
     "Mixed", "NotReleased", "Object", "Options", "OutsideDomain", "Perturbed", "PlannedTable", "Region", "Registry", "Repeated",
     "Scalar", "Settings", "Shuffled", "SomeColumns", "Spec", "Staged", "Statements", "Takes", "TextLists", "Texts", "ToColumn",
     "WholeLists", "Wholes", "WrongType", "aggregate", "aligned", "answering", "as_struct", "as_structs", "at_once", "audit",
-    "changing", "check_columns", "check_counts", "check_epsilon", "check_files", "check_groups", "check_listed",
+    "by_row", "changing", "check_columns", "check_counts", "check_epsilon", "check_files", "check_groups", "check_listed",
     "check_reports", "check_single", "check_size", "check_typed", "check_written", "collection_shares", "columns_at",
     "columns_of", "compare_comments", "compare_simulated", "corrected", "counted_by_form", "counts_of", "difference",
     "distances", "distinct", "document_text", "drawing", "drawing_permanent", "drawn_by_form", "drawn_cells", "drawn_kind",

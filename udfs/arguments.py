@@ -21,6 +21,7 @@ from ldpsql.functions import (
     Scalar,
     Texts,
     as_struct,
+    by_row,
     drawn_kind,
     guarded,
     hookimpl,
@@ -42,82 +43,80 @@ _COLUMN = re.compile(
 )
 
 
-@guarded
-def values(texts: Column) -> pa.Array:
-    """Return the values of the STRUCT of each mechanism in a string, as JSON."""
-    return pa.array([as_struct(read_mechanism(text))[0] for text in plain(texts)], pa.string())
+@by_row(Column, returns=pa.string())
+def values(text: pa.Scalar) -> str:
+    """Return the values of the STRUCT of a mechanism in a string, as JSON."""
+    return as_struct(read_mechanism(text))[0]
 
 
-@guarded
-def struct_type(texts: Column) -> pa.Array:
-    """Return the type of the STRUCT of each mechanism in a string, as JSON."""
-    return pa.array([as_struct(read_mechanism(text))[1] for text in plain(texts)], pa.string())
+@by_row(Column, returns=pa.string())
+def struct_type(text: pa.Scalar) -> str:
+    """Return the type of the STRUCT of a mechanism in a string, as JSON."""
+    return as_struct(read_mechanism(text))[1]
 
 
-@guarded
-def values_type(types: Texts, texts: Texts, ofs: Column, records: Texts) -> pa.Array:
-    """Return the type of a list of the values of each mechanism, or of the mechanisms of levels, as from_json reads it.
+@by_row(Texts, Texts, Column, Texts, returns=pa.string())
+def values_type(kind: str | None, text: str | None, of: pa.Scalar, record: str | None) -> str:
+    """Return the type of a list of the values of a mechanism, or of the mechanisms of levels, as from_json reads it.
 
     Args:
-        types: the type of a mechanism, or of a MAP or a STRUCT of mechanisms, in SQL.
-        texts: the mechanism, if it is text.
-        ofs: the name of a column of a table; anything else stands for the values themselves.
-        records: the types of the reports or of their counts, which may record what drew them; NULL if they do not matter.
+        kind: the type of a mechanism, or of a MAP or a STRUCT of mechanisms, in SQL.
+        text: the mechanism, if it is text.
+        of: the name of a column of a table; anything else stands for the values themselves.
+        record: the type of the reports or of their counts, which may record what drew them; NULL if it does not matter.
 
     """
-    if types.null_count:
+    if kind is None:
         raise InvalidParameter("the type of a mechanism is NULL", "call a macro of ldp, which passes typeof(m)")
-    columns = map(plain, (types, texts, ofs, records))
-    rows = zip(*([python_value(value) for value in column] for column in columns), strict=True)
     with names_withheld():
-        return pa.array([json.dumps([values_type_of(*row)]) for row in rows], pa.string())
+        return json.dumps([values_type_of(kind, text, python_value(of), record)])
 
 
-@guarded
-def mechanism_kind(kinds: Texts) -> pa.Array:
-    """Return a type, as from_json reads it, if a mechanism may have each of these types.
+@by_row(Texts, returns=pa.string())
+def mechanism_kind(kind: str | None) -> str:
+    """Return a type, as from_json reads it, if a mechanism may have this type.
 
     Args:
-        kinds: the types in SQL; that of a row of a string has the SQL of the string, which DuckDB knows while it binds a
+        kind: the type in SQL; that of a row of a string has the SQL of the string, which DuckDB knows while it binds a
             statement.
 
     """
-    for kind in plain(kinds).to_pylist():
-        if _COLUMN.fullmatch(kind or ""):
-            raise InvalidSpec(
-                "a column stands in the place of the mechanism",
-                "the column comes first, and a macro has brackets: ldp.perturb(city, city())",
-            )
-    return pa.array(['"VARCHAR"'] * len(kinds), pa.string())
+    _refuse_columns(kind)
+    return '"VARCHAR"'
 
 
-@guarded
-def report_kind(types: Texts, texts: Texts) -> pa.Array:
-    """Return a type that chooses how reports are drawn, as from_json reads it: that of the ``reports`` of each mechanism.
+def _refuse_columns(kind: str | None) -> None:
+    if _COLUMN.fullmatch(kind or ""):
+        raise InvalidSpec(
+            "a column stands in the place of the mechanism",
+            "the column comes first, and a macro has brackets: ldp.perturb(city, city())",
+        )
+
+
+@by_row(Texts, Texts, returns=pa.string())
+def report_kind(kind: str | None, text: str | None) -> str:
+    """Return a type that chooses how reports are drawn, as from_json reads it: that of the ``reports`` of a mechanism.
 
     Args:
-        types: the types of the mechanisms in SQL.
-        texts: the mechanisms that are text; NULL for any other.
+        kind: the type of the mechanism in SQL.
+        text: the mechanism if it is text, else NULL.
 
     """
-    mechanism_kind(types)
-    rows = zip(plain(types).to_pylist(), plain(texts), strict=True)
-    return pa.array([json.dumps(_kind_of_reports(*row)) for row in rows], pa.string())
+    _refuse_columns(kind)
+    return json.dumps(_kind_of_reports(kind, text))
 
 
-def _kind_of_reports(type_in_sql: str | None, text: pa.Scalar) -> Any:
-    if text.is_valid:
-        return json.loads(as_struct(read_mechanism(text))[1])["reports"]
-    return drawn_kind(kind_in_type(type_in_sql or ""))
+def _kind_of_reports(kind: str | None, text: str | None) -> Any:
+    if text is not None:
+        return json.loads(as_struct(read_mechanism(pa.scalar(text)))[1])["reports"]
+    return drawn_kind(kind_in_type(kind or ""))
 
 
-@guarded
-def shown_type(types: Texts, texts: Texts) -> pa.Array:
+@by_row(Texts, Texts, returns=pa.string())
+def shown_type(kind: str | None, text: str | None) -> str:
     """Return the type in which `ldp.channel` shows reports: their own if SQL lists them, else text; see `report_kind`."""
-    rows = zip(plain(types).to_pylist(), plain(texts), strict=True)
-    kinds = [_kind_of_reports(*row) for row in rows]
-    shown = [kind[0] if isinstance(kind, list) else kind[:-2] if str(kind).endswith("[]") else "VARCHAR" for kind in kinds]
-    return pa.array(map(json.dumps, shown), pa.string())
+    own = _kind_of_reports(kind, text)
+    return json.dumps(own[0] if isinstance(own, list) else own[:-2] if str(own).endswith("[]") else "VARCHAR")
 
 
 @guarded
@@ -133,14 +132,13 @@ def _behind(handle: int) -> Domain:
     return (certify(source) if isinstance(source, Mechanism) else source).values.listed
 
 
-@guarded
-def place(tables: Texts) -> pa.Array:
-    """Return what ``query_table`` takes for each table: the pattern of the Parquet files in a folder; any other name as it is.
+@by_row(Texts, returns=pa.string())
+def place(table: str | None) -> str | None:
+    """Return what ``query_table`` takes for a table: the pattern of the Parquet files in a folder; any other name as it is.
 
     Only a path with a separator is looked up, so a folder never hides a table.
     """
-    names = plain(tables).to_pylist()
-    return pa.array([pattern_of(name) if name is not None and "/" in name else name for name in names], pa.string())
+    return pattern_of(table) if table is not None and "/" in table else table
 
 
 @hookimpl

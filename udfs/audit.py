@@ -20,9 +20,9 @@ from ldpsql.functions import (
     Shuffled,
     Wholes,
     audit,
+    by_row,
     guarded,
     hookimpl,
-    plain,
     shuffled,
     struct_type,
 )
@@ -63,11 +63,10 @@ def _cells(mechanism: Mechanism) -> pa.StructArray:
     return pa.StructArray.from_arrays(columns, fields=list(_CELLS.value_type))
 
 
-@guarded
-def information(handles: Handles, priors: Column, betas: Doubles) -> pa.Array:
-    """Return what a report reveals under each prior, with a lower bound where there is a slope."""
-    rows = zip(plain(handles).to_pylist(), plain(priors), plain(betas).to_pylist(), strict=True)
-    return pa.array([asdict(_information(handle, tuple(_numbers(prior)), beta)) for handle, prior, beta in rows])
+@by_row(Handles, Column, Doubles)
+def information(handle: int, prior: pa.Scalar, beta: float | None) -> dict[str, Any]:
+    """Return what a report reveals under a prior, with a lower bound where there is a slope."""
+    return asdict(_information(handle, tuple(_numbers(prior)), beta))
 
 
 @lru_cache(maxsize=16)  # `unnest` of a STRUCT asks for each field
@@ -77,28 +76,18 @@ def _information(handle: int, prior: tuple[float, ...], beta: float | None) -> I
     return information_of(MECHANISMS.thing(handle), np.array(prior), beta)
 
 
-@guarded
-def repeated(handles: Handles, reports: Doubles) -> pa.Array:
-    """Return how surely each number of reports of one value identifies it."""
-    rows = zip(plain(handles).to_pylist(), plain(reports).to_pylist(), strict=True)
-    return pa.array([_repeated(*row) for row in rows])
-
-
+@by_row(Handles, Doubles)
 @lru_cache(maxsize=256)  # `unnest` of a STRUCT asks for each field
-def _repeated(handle: int, reports: float | None) -> dict[str, float]:
+def repeated(handle: int, reports: float | None) -> dict[str, float]:
+    """Return how surely a number of reports of one value identifies it."""
     whole = int(reports) if reports is not None and reports.is_integer() else 0
     return asdict(repeated_error(MECHANISMS.thing(handle), whole))
 
 
-@guarded
-def shuffling(handles: Handles, reports: Wholes, deltas: Doubles) -> pa.Array:
-    """Return the central privacy of the shuffled reports of each mechanism."""
-    rows = zip(*(plain(column).to_pylist() for column in (handles, reports, deltas)), strict=True)
-    return pa.array([_central(*row) for row in rows])
-
-
+@by_row(Handles, Wholes, Doubles)
 @lru_cache(maxsize=256)  # `unnest` of a STRUCT asks for each field
-def _central(handle: int, reports: int | None, delta: float | None) -> dict[str, Any] | None:
+def shuffling(handle: int, reports: int | None, delta: float | None) -> dict[str, Any] | None:
+    """Return the central privacy of the shuffled reports of a mechanism."""
     if reports is None or delta is None:
         return None
     return asdict(shuffled(MECHANISMS.thing(handle), reports=reports, delta=delta))

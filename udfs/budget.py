@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-import pyarrow as pa
-
-from ldpsql.functions import GIVE_LEDGER, Macros, NotReleased, Scalar, Wholes, guard_at, guarded, hookimpl, plain
+from ldpsql.functions import GIVE_LEDGER, Macros, NotReleased, Scalar, Wholes, by_row, guard_at, hookimpl
 
 _BALANCE = (
     "STRUCT(unit VARCHAR, dataset VARCHAR, part VARCHAR, column_group VARCHAR, currency VARCHAR, people BIGINT, "
@@ -14,13 +12,9 @@ _BALANCE = (
 )
 
 
-@guarded
-def budget(guards: Wholes) -> pa.Array:
-    """Return the balances of the ledger."""
-    return pa.array([_balances(number) for number in plain(guards).to_pylist()])
-
-
-def _balances(number: int | None) -> list[dict[str, object]]:
+@by_row(Wholes)
+def budget(number: int | None) -> list[dict[str, object]]:
+    """Return the balances of the ledger of a guard."""
     guard = guard_at(number)
     if guard is None or guard.ledger is None:
         raise NotReleased("this connection has no ledger", GIVE_LEDGER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +14,11 @@ from ldpsql.functions import (
     Scalar,
     Spec,
     Texts,
+    by_row,
     document_text,
     fingerprint,
     guarded,
     hookimpl,
-    plain,
     registry,
 )
 from ldpsql.mechanisms import Mechanism, NoClaim, certify
@@ -30,23 +31,19 @@ _DESCRIPTION = (
 )
 
 
-@guarded
-def catalog(kinds: Texts) -> pa.Array:
+@by_row(Texts)
+def catalog(kind: str) -> list[dict[str, str]]:
     """Return the mechanisms or the estimators of the registry."""
-    specs: dict[str, list[type[Spec]]] = {
-        "mechanisms": list(registry().mechanisms.values()),
-        "estimators": list(registry().estimators.values()),
-    }
-    return pa.array([[_entry(spec) for spec in specs.get(kind, ())] for kind in plain(kinds).to_pylist()])
-
-
-def _entry(spec: type[Spec]) -> dict[str, str]:
-    return {
-        "name": spec.name,
-        "signature": spec.signature(),
-        "summary": spec.summary(),
-        "plugin": registry().owner(spec.name),
-    }
+    specs: dict[str, Mapping[str, type[Spec]]] = {"mechanisms": registry().mechanisms, "estimators": registry().estimators}
+    return [
+        {
+            "name": spec.name,
+            "signature": spec.signature(),
+            "summary": spec.summary(),
+            "plugin": registry().owner(spec.name),
+        }
+        for spec in specs.get(kind, {}).values()
+    ]
 
 
 @guarded

@@ -14,11 +14,10 @@ from ldpsql.functions import (
     Settings,
     Wholes,
     as_struct,
+    by_row,
     fingerprint,
-    guarded,
     hookimpl,
     names_withheld,
-    plain,
     read_mechanism,
 )
 from ldpsql.mechanisms import certify
@@ -26,43 +25,34 @@ from ldpsql.mechanisms import certify
 _ROW = 'STRUCT("name" VARCHAR, mechanism VARCHAR, "values" BIGINT, realised_epsilon DOUBLE, fingerprint VARCHAR)[]'
 
 
-@guarded
-def declare(names: Settings, mechanisms: Column, replace: Settings, catalogs: Wholes) -> pa.Array:
-    """Store each mechanism under its name, and return its fingerprint."""
-    out = []
-    others = zip(*(plain(column).to_pylist() for column in (names, replace, catalogs)), strict=True)
-    for (name, instead, catalog), spec in zip(others, plain(mechanisms), strict=True):
-        mechanism = read_mechanism(spec)
-        DECLARATIONS.declare(catalog, name, mechanism, replace=instead is True)
-        out.append(fingerprint(mechanism).split()[0])
-    return pa.array(out, pa.string())
+@by_row(Settings, Column, Settings, Wholes, returns=pa.string())
+def declare(name: Any, spec: pa.Scalar, replace: Any, catalog: int) -> str:
+    """Store a mechanism under its name, and return its fingerprint."""
+    mechanism = read_mechanism(spec)
+    DECLARATIONS.declare(catalog, name, mechanism, replace=replace is True)
+    return fingerprint(mechanism).split()[0]
 
 
-@guarded
-def declared_values(names: Settings, catalogs: Wholes) -> pa.Array:
-    """Return the values of the STRUCT of each declared mechanism, as JSON."""
-    return _part(names, catalogs, 0)
+@by_row(Settings, Wholes, returns=pa.string())
+def declared_values(name: Any, catalog: int) -> str:
+    """Return the values of the STRUCT of a declared mechanism, as JSON."""
+    return _struct(name, catalog)[0]
 
 
-@guarded
-def declared_type(names: Settings, catalogs: Wholes) -> pa.Array:
-    """Return the type of the STRUCT of each declared mechanism, as JSON."""
-    return _part(names, catalogs, 1)
+@by_row(Settings, Wholes, returns=pa.string())
+def declared_type(name: Any, catalog: int) -> str:
+    """Return the type of the STRUCT of a declared mechanism, as JSON."""
+    return _struct(name, catalog)[1]
 
 
-def _part(names: Settings, catalogs: Wholes, place: int) -> pa.Array:
-    rows = zip(plain(names).to_pylist(), plain(catalogs).to_pylist(), strict=True)
+def _struct(name: Any, catalog: int) -> tuple[str, str]:
     with names_withheld():  # a name may come from a column
-        return pa.array([as_struct(DECLARATIONS.declared(catalog, name))[place] for name, catalog in rows], pa.string())
+        return as_struct(DECLARATIONS.declared(catalog, name))
 
 
-@guarded
-def declarations(catalogs: Wholes) -> pa.Array:
-    """Return the declared mechanisms of each catalog."""
-    return pa.array([_declarations(catalog) for catalog in plain(catalogs).to_pylist()])
-
-
-def _declarations(catalog: int) -> list[dict[str, Any]]:
+@by_row(Wholes)
+def declarations(catalog: int) -> list[dict[str, Any]]:
+    """Return the declared mechanisms of a catalog."""
     return [
         {
             "name": name,

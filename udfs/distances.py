@@ -16,24 +16,18 @@ from ldpsql.functions import (
     Settings,
     Texts,
     Wholes,
+    by_row,
     distances,
     family,
-    guarded,
     hookimpl,
-    plain,
     python_value,
 )
 from ldpsql.mechanisms import InvalidParameter
 
 
-@guarded
-def distance(ps: Column, qs: Column, metrics: Texts, handles: Wholes, powers: Settings) -> pa.Array:
-    """Return the distance of each pair; NULL if one of the two is NULL."""
-    settings = (plain(column).to_pylist() for column in (metrics, handles, powers))
-    return pa.array([_distance(*row) for row in zip(plain(ps), plain(qs), *settings, strict=True)], pa.float64())
-
-
-def _distance(p: pa.Scalar, q: pa.Scalar, metric: str | None, handle: int | None, power: Any) -> float | None:
+@by_row(Column, Column, Texts, Wholes, Settings, returns=pa.float64())
+def distance(p: pa.Scalar, q: pa.Scalar, metric: str | None, handle: int | None, power: Any) -> float | None:
+    """Return the distance of two distributions; NULL if one of them is NULL."""
     if not (p.is_valid and q.is_valid):
         return None
     if None not in (_values(p), _values(q)) and _values(p) != _values(q):

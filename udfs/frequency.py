@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from ldpsql.functions import (
     SOURCES,
@@ -21,6 +20,7 @@ from ldpsql.functions import (
     Takes,
     Texts,
     Wholes,
+    by_row,
     check_counts,
     check_files,
     check_reports,
@@ -48,25 +48,19 @@ _FIELD = re.compile(rf"STRUCT\({_NAME} ")  # of a type; the name is in quotes if
 _Places = Annotated[Column, Takes("a table", structs_with("name", "place", "columns"))]
 
 
-@guarded
-def merge(keys: Lists, numbers: Lists) -> pa.Array:
-    """Return the positions of the distinct reports of each group of counts, and the sums of their numbers; NULL is left out."""
-    rows = zip(plain(keys), plain(numbers), strict=True)
-    merged = [
-        _merged(reports.values, counted.values) if reports.is_valid and counted.is_valid else None for reports, counted in rows
-    ]
-    out = [row and {"positions": row[0] + 1, "n": row[1].astype(np.uint64)} for row in merged]
-    return pa.array(out, pa.struct([("positions", pa.list_(pa.int64())), ("n", pa.list_(pa.uint64()))]))
-
-
-def _merged(reports: pa.Array, numbers: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
+@by_row(Lists, Lists, returns=pa.struct([("positions", pa.list_(pa.int64())), ("n", pa.list_(pa.uint64()))]))
+def merge(keys: pa.Scalar, sizes: pa.Scalar) -> dict[str, Any] | None:
+    """Return the positions of the distinct reports of a group of counts, and the sums of their numbers; NULL is left out."""
+    if not (keys.is_valid and sizes.is_valid):
+        return None
+    reports, numbers = keys.values, sizes.values
     if len(reports) != len(numbers):
         raise InvalidParameter("each report needs its number", "pass the keys and the values of one map")
     rows = np.flatnonzero(reports.is_valid().to_numpy(zero_copy_only=False))
     if len(reports) and not len(rows):
         return None  # as histogram() of nothing else
     first, sums = GroupedCounts.of(reports.take(pa.array(rows)), numbers.take(pa.array(rows))).merge()
-    return rows[first], sums
+    return {"positions": rows[first] + 1, "n": sums.astype(np.uint64)}
 
 
 @guarded
@@ -165,25 +159,25 @@ def _compare(place: dict[str, Any], column: str, mechanism: Mechanism) -> None:
         check_files(name, column, mechanism)
 
 
-@guarded
-def many_reports(handles: Handles, reports: Wholes) -> pa.Array:
+@by_row(Handles, Wholes, returns=pa.bool_())
+def many_reports(handle: int, number: int) -> bool:
     """Return whether there are certainly more reports than can be read."""
-    rows = zip(map(SOURCES.thing, plain(handles).to_pylist()), plain(reports).to_pylist(), strict=True)
-    return pa.array([isinstance(source, Mechanism) and too_many_reports(source, number) for source, number in rows], pa.bool_())
+    source = SOURCES.thing(handle)
+    return isinstance(source, Mechanism) and too_many_reports(source, number)
 
 
-@guarded
-def few_reports(handles: Handles, reports: Wholes) -> pa.Array:
-    """Return true for each row, after a check that the reports can be read.
+@by_row(Handles, Wholes, returns=pa.bool_())
+def few_reports(handle: int, number: int) -> bool:
+    """Return true, after a check that the reports can be read.
 
     Raises:
         InvalidParameter: if there are certainly more reports than can be read.
 
     """
-    for source, number in zip(map(SOURCES.thing, plain(handles).to_pylist()), plain(reports).to_pylist(), strict=True):
-        if isinstance(source, Mechanism):
-            check_reports(source, number)
-    return pa.array([True] * len(handles))
+    source = SOURCES.thing(handle)
+    if isinstance(source, Mechanism):
+        check_reports(source, number)
+    return True
 
 
 @hookimpl

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import pyarrow as pa
-
 from ldpsql.functions import (
     Column,
     Finding,
@@ -13,11 +11,10 @@ from ldpsql.functions import (
     Object,
     Scalar,
     Takes,
-    guarded,
+    by_row,
     hookimpl,
     lint_objects,
     lists_of,
-    plain,
     recorded_tables,
     struct_type,
     structs_with,
@@ -27,17 +24,11 @@ _Objects = Annotated[Column, Takes("the objects of a database", lists_of(structs
 _Tables = Annotated[Column, Takes("the tables of a database", lists_of(structs_with("path", "columns")))]
 
 
-@guarded
-def lint(objects: _Objects, tables: _Tables) -> pa.Array:
+@by_row(_Objects, _Tables)
+def lint(listed: list[dict[str, str]] | None, recorded: list[dict[str, Any]] | None) -> list[dict[str, str]]:
     """Return the findings about the views and macros of a database."""
-    rows = zip(plain(objects).to_pylist(), plain(tables).to_pylist(), strict=True)
-    return pa.array([_findings(listed or [], recorded or []) for listed, recorded in rows])
-
-
-def _findings(listed: list[dict[str, str]], recorded: list[dict[str, Any]]) -> list[dict[str, str]]:
-    tables = recorded_tables((*table["path"], table["columns"]) for table in recorded)
-    findings = lint_objects((Object(**one) for one in listed), tables)
-    return [vars(finding) for finding in findings]
+    tables = recorded_tables((*table["path"], table["columns"]) for table in recorded or [])
+    return [vars(finding) for finding in lint_objects((Object(**one) for one in listed or []), tables)]
 
 
 @hookimpl

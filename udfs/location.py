@@ -17,6 +17,7 @@ from ldpsql.functions import (
     Scalar,
     Settings,
     WrongType,
+    by_row,
     guarded,
     hookimpl,
     plain,
@@ -25,10 +26,10 @@ from ldpsql.functions import (
 from ldpsql.mechanisms import InvalidParameter
 
 
-@guarded
-def grid_handle(grids: Options) -> pa.Array:
-    """Return the handle of each grid, a STRUCT that ``ldp.grid`` makes."""
-    return pa.array([GRIDS.number(Region.read(grid)) for grid in plain(grids).to_pylist()], pa.int64())
+@by_row(Options, returns=pa.int64())
+def grid_handle(grid: dict[str, Any]) -> int:
+    """Return the handle of a grid, a STRUCT that ``ldp.grid`` makes."""
+    return GRIDS.number(Region.read(grid))
 
 
 @guarded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from ldpsql.functions import (
     Registry,
     Scalar,
     Texts,
+    by_row,
     changing,
     check_epsilon,
     check_listed,
@@ -28,7 +28,7 @@ from ldpsql.functions import (
     reports_type,
     values_type,
 )
-from ldpsql.mechanisms import InvalidParameter, Parts, Product
+from ldpsql.mechanisms import InvalidParameter
 
 
 @guarded
@@ -62,20 +62,16 @@ def drawn_handle(specs: Column) -> pa.Array:
     return pa.array(numbers(column, mechanism_number), pa.int64())
 
 
-@guarded
-def row_values(columns: Column) -> pa.Array:
-    """Return the type of the rows of each struct of mechanisms, as from_json reads it."""
-    return _of_parts(columns, values_type)
+@by_row(Column, returns=pa.string())
+def row_values(columns: pa.Scalar) -> str:
+    """Return the type of the rows of a struct of mechanisms, as from_json reads it."""
+    return values_type(read_parts(columns))
 
 
-@guarded
-def row_reports(columns: Column) -> pa.Array:
-    """Return the type of the reports of each struct of mechanisms, as from_json reads it."""
-    return _of_parts(columns, reports_type)
-
-
-def _of_parts(columns: Column, kind: Callable[[Parts | Product], str]) -> pa.Array:
-    return pa.array([kind(read_parts(spec)) for spec in plain(columns)], pa.string())
+@by_row(Column, returns=pa.string())
+def row_reports(columns: pa.Scalar) -> str:
+    """Return the type of the reports of a struct of mechanisms, as from_json reads it."""
+    return reports_type(read_parts(columns))
 
 
 @guarded

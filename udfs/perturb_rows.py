@@ -32,6 +32,7 @@ from ldpsql.functions import (
     WholeLists,
     Wholes,
     at_once,
+    by_row,
     check_columns,
     drawing,
     fields_of,
@@ -140,25 +141,19 @@ def _as_lists(columns: list[pa.Array | None], kind: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(ends), there[0] if there else pa.array([], kind), mask=missing)
 
 
-@guarded
-def there(tables: Texts, perturbed: TextLists, kept: TextLists) -> pa.Array:
-    """Return a type, as from_json reads it, if a table has the columns to be perturbed and to be kept.
+@by_row(Texts, TextLists, TextLists)
+def there(table: str | None, perturbed: list[str] | None, kept: list[str | None] | None) -> str:
+    """Return a type, as from_json reads it, if a table has the columns to be perturbed and to be kept, each named once.
 
     Args:
-        tables: the type of the table's rows in SQL.
+        table: the type of the table's rows in SQL.
         perturbed: the names of the columns to be perturbed, in lowercase.
         kept: the names of the columns to be kept.
 
     """
-    for table, columns, names in zip(*(plain(column).to_pylist() for column in (tables, perturbed, kept)), strict=True):
-        if not table or columns is None:
-            raise InvalidParameter("the columns of a table have names", _STRUCT)
-        _check([name.lower() for name in fields_of(table)], columns, names)
-    return pa.array(['"VARCHAR"'] * len(tables))
-
-
-def _check(fields: list[str], perturbed: list[str], kept: list[str | None] | None) -> None:
-    """Refuse columns that a table does not have or that are named twice, by their names in lowercase."""
+    if not table or perturbed is None:
+        raise InvalidParameter("the columns of a table have names", _STRUCT)
+    fields = [name.lower() for name in fields_of(table)]
     check_columns(perturbed, fields)
     if any(name.startswith(_OWN) for name in perturbed):
         raise InvalidParameter(f"a column whose name starts with {_OWN} cannot be perturbed here", "rename it in a view")
@@ -167,21 +162,16 @@ def _check(fields: list[str], perturbed: list[str], kept: list[str | None] | Non
         raise InvalidParameter(f"there is no column named '{absent[0]}' to be kept", _KEEP)
     if kept is None or len(free & {name.lower() for name in kept if name is not None}) < len(kept):
         raise InvalidParameter("a column to be kept is perturbed too, or named twice", _KEEP)
+    return '"VARCHAR"'
 
 
-@guarded
-def identical(rows: Texts) -> pa.Array:
-    """Return whether values that are equal are identical in all columns of a table.
+@by_row(Texts, returns=pa.bool_())
+def identical(row: str | None) -> bool:
+    """Return whether values that are equal are identical in all columns of a table, whose rows have this type in SQL.
 
     The equal values 0.0 and -0.0 differ, and so do one month and 30 days.
-
-    Args:
-        rows: the type of the table's rows in SQL.
-
     """
-    return pa.array(
-        [all(map(_IDENTICAL.fullmatch, fields_of(row or "").values())) for row in plain(rows).to_pylist()], pa.bool_()
-    )
+    return all(map(_IDENTICAL.fullmatch, fields_of(row or "").values()))
 
 
 @guarded

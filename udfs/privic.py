@@ -19,6 +19,7 @@ from ldpsql.functions import (
     WholeLists,
     Wholes,
     aligned,
+    by_row,
     check_counts,
     guarded,
     hookimpl,
@@ -34,11 +35,10 @@ from ldpsql.questions import GroupedCounts
 _STEP_TYPE = f'STRUCT(theta DOUBLE[], {struct_fields(Summary)}, "certificate" {struct_type(AnalyticAudit)})'
 
 
-@guarded
-def prior(priors: Settings, sizes: Wholes) -> pa.Array:
-    """Return each first prior, checked; the uniform prior for NULL."""
-    rows = zip(plain(priors).to_pylist(), plain(sizes).to_pylist(), strict=True)
-    return pa.array([full_prior(shares, size or 0) for shares, size in rows], pa.list_(pa.float64()))
+@by_row(Settings, Wholes, returns=pa.list_(pa.float64()))
+def prior(shares: Any, size: int | None) -> list[float]:
+    """Return a first prior, checked; the uniform prior for NULL."""
+    return full_prior(shares, size or 0)
 
 
 @guarded

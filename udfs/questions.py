@@ -26,6 +26,7 @@ from ldpsql.functions import (
     aggregate,
     answering,
     as_structs,
+    by_row,
     check_size,
     counts_of,
     difference,
@@ -122,40 +123,32 @@ def _each(histograms: Column, handles: Handles) -> dict[int, tuple[Estimates, An
     return out
 
 
-@guarded
-def unnamed(rows: Texts) -> pa.Array:
-    """Return the type of a tuple of each key, or of a tuple of keys, as from_json reads it.
-
-    Args:
-        rows: the type of a tuple of the key in SQL.
-
-    """
-    return pa.array([row and json.dumps(f"TUPLE({_unnamed(row)})") for row in plain(rows).to_pylist()], pa.string())
-
-
-def _unnamed(row: str) -> str:
+@by_row(Texts, returns=pa.string())
+def unnamed(row: str | None) -> str | None:
+    """Return the type of a tuple of a key, or of a tuple of keys, as from_json reads it; ``row`` is that of a tuple of it."""
+    if not row:
+        return row
     if records_in(row):
         refuse_groups()
     kind = row.removeprefix("TUPLE(").removesuffix(")")
     if kind in ('"NULL"', "UNKNOWN"):  # nobody asked for groups; CREATE MACRO does not know the type
-        return "INTEGER"
-    return f"TUPLE({', '.join(fields_of(kind).values())})" if kind.startswith("STRUCT(") else kind
+        kind = "INTEGER"
+    elif kind.startswith("STRUCT("):
+        kind = f"TUPLE({', '.join(fields_of(kind).values())})"
+    return json.dumps(f"TUPLE({kind})")
 
 
-@guarded
-def key_type(rows: Texts, columns: TextLists) -> pa.Array:
+@by_row(Texts, TextLists, returns=pa.string())
+def key_type(row: str | None, columns: list[str | None] | None) -> str | None:
     """Return the type of a struct of the keys of groups, as from_json reads it.
 
     Args:
-        rows: the type of a row of the key in SQL, which is named like the key.
+        row: the type of a row of the key in SQL, which is named like the key.
         columns: the other columns of the result, whose names keys must not have.
 
     """
-    given = zip(plain(rows).to_pylist(), plain(columns).to_pylist(), strict=True)
-    return pa.array([row and _key_type(row, columns or []) for row, columns in given], pa.string())
-
-
-def _key_type(row: str, columns: list[str | None]) -> str:
+    if not row:
+        return row
     fields = fields_of(row)
     if len(fields) != 1:
         raise InvalidParameter("a row of a key has one field", "call a question with by := region")
@@ -168,7 +161,7 @@ def _key_type(row: str, columns: list[str | None]) -> str:
         raise InvalidParameter(
             "the key of groups cannot be a list or a map", "by := region, or by := {region: region, day: day}"
         )
-    taken = {column.casefold() for column in filter(None, columns)}
+    taken = {column.casefold() for column in filter(None, columns or [])}
     named = {f"{key}_1" if key.casefold() in taken else key: one for key, one in keys.items()}
     return json.dumps({name: named} if several else named)
 
@@ -176,25 +169,12 @@ def _key_type(row: str, columns: list[str | None]) -> str:
 _QUALIFIED = re.compile(r'(?:(?:[A-Za-z_]\w*|"(?:[^"]|"")*")\.){1,3}')  # the places of a column in an expression
 
 
-@guarded
-def answer_type(names: Texts, types: Texts, texts: Texts, bys: Settings, records: Texts) -> pa.Array:
-    """Return the type of each answer, as from_json reads it.
-
-    Args:
-        names: the questions.
-        types: the type of what drew the reports in SQL, see `type_of_values`.
-        texts: what drew the reports, if it is text.
-        bys: the name of a column of a table, or a list of names; anything else stands for the values themselves.
-        records: the types of the reports or of their counts, which may record what drew them.
-
-    """
-    rows = zip(*(plain(column).to_pylist() for column in (names, types, texts, bys, records)), strict=True)
+@by_row(Texts, Texts, Texts, Settings, Texts)
+def answer_type(name: str, *of: Any) -> str:
+    """Return the type of an answer, as from_json reads it; ``of`` says what drew the reports, as `values_type_of` takes it."""
     with names_withheld():  # a name may come from a column
-        return pa.array([_type(registry().question(name), values_type_of(*of)) for name, *of in rows])
-
-
-def _type(question: type[Question], values: Any) -> str:
-    fields = _types(question.fields, values)
+        question = registry().question(name)
+        fields = _types(question.fields, values_type_of(*of))
     return json.dumps([fields] if question.rows else fields)
 
 

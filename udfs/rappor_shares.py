@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeAlias
 
-import pyarrow as pa
-
-from ldpsql.functions import Macros, Scalar, Settings, TextLists, collection_shares, guarded, hookimpl, plain
+from ldpsql.functions import Macros, Scalar, Settings, TextLists, by_row, collection_shares, hookimpl
 from ldpsql.mechanisms import InvalidParameter
 
 _ROW = (
@@ -16,15 +14,17 @@ _ROW = (
 )
 
 
-@guarded
-def shares_of_collections(params: TextLists, counts: TextLists, listed: TextLists, rates: Settings) -> pa.Array:
-    """Return for each collection a row for each candidate, and a last one, of which the candidate is NULL, for all others."""
-    rows = zip(*(plain(column).to_pylist() for column in (params, counts, listed, rates)), strict=True)
-    shares = [collection_shares(_read(params), _read(counts), _read(listed), rate) for params, counts, listed, rate in rows]
-    return pa.array([table.to_pylist() for table in shares])
+_Rows: TypeAlias = list[str | None] | None  # objects of JSON
 
 
-def _read(rows: list[str | None] | None) -> list[dict[str, Any]]:
+@by_row(TextLists, TextLists, TextLists, Settings)
+def shares_of_collection(params: _Rows, counts: _Rows, listed: _Rows, rate: Any) -> list[dict[str, Any]]:
+    """Return a row for each candidate of a collection, and a last one, of which the candidate is NULL, for all others."""
+    rows: list[dict[str, Any]] = collection_shares(_read(params), _read(counts), _read(listed), rate).to_pylist()
+    return rows
+
+
+def _read(rows: _Rows) -> list[dict[str, Any]]:
     try:
         read = [json.loads(row or "null") for row in rows or []]
     except (json.JSONDecodeError, RecursionError):
@@ -39,4 +39,4 @@ def _read(rows: list[str | None] | None) -> list[dict[str, Any]]:
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.rappor_shares``."""
-    return [Scalar("__ldp_bloom_shares", shares_of_collections, _ROW), Macros.beside(__file__)]
+    return [Scalar("__ldp_bloom_shares", shares_of_collection, _ROW), Macros.beside(__file__)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from math import isfinite
 
-import pyarrow as pa
-
 from ldpsql.functions import (
     Candidate,
     Doubles,
@@ -14,9 +12,8 @@ from ldpsql.functions import (
     TextLists,
     Texts,
     Wholes,
-    guarded,
+    by_row,
     hookimpl,
-    plain,
     recommend,
     struct_type,
 )
@@ -25,16 +22,11 @@ from ldpsql.mechanisms import InvalidParameter
 _ANSWERS = f"{struct_type(Candidate)}[]"
 
 
-@guarded
-def recommended(questions: Texts, reports: Wholes, steps: Wholes, epsilons: TextLists, *more: Doubles) -> pa.Array:
-    """Return the answers of all mechanisms to each question; ``more`` are the widths of grids and the errors to reach."""
-    columns = [plain(column).to_pylist() for column in (questions, reports, steps, epsilons, *more)]
-    return pa.array([_answers(*row) for row in zip(*columns, strict=True)])
-
-
-def _answers(
+@by_row(Texts, Wholes, Wholes, TextLists, Doubles, Doubles)
+def recommended(
     question: str, reports: int | None, steps: int, epsilons: list[str], *more: float | None
 ) -> list[dict[str, object]]:
+    """Return the answers of all mechanisms to a question; ``more`` are the width of a grid and the error to reach."""
     width, error = more
     if None in (question, steps, epsilons) or None in epsilons or (reports is None and error is None):
         raise InvalidParameter("a plan needs a question, numbers of reports and of values, and epsilons", "none may be NULL")

@@ -22,6 +22,7 @@ from ldpsql.functions import (
     Texts,
     Wholes,
     as_struct,
+    by_row,
     check_groups,
     check_typed,
     columns_at,
@@ -52,53 +53,39 @@ _UNLESS_HIDDEN = """WHERE CASE WHEN EXISTS (
 ELSE true END"""
 
 
-@guarded
-def recorded_values(reports: Texts, report: Texts, search_paths: Texts, catalogs: Wholes) -> pa.Array:
-    """Return the values of the STRUCT of each recorded mechanism, as JSON."""
-    return _part((reports, report, search_paths, catalogs), 0)
+@by_row(Texts, Texts, Texts, Wholes, returns=pa.string())
+def recorded_values(*place: Any) -> str:
+    """Return the values of the STRUCT of a recorded mechanism, as JSON."""
+    return _struct(*place)[0]
 
 
-@guarded
-def recorded_type(reports: Texts, report: Texts, search_paths: Texts, catalogs: Wholes) -> pa.Array:
-    """Return the type of the STRUCT of each recorded mechanism, as JSON."""
-    return _part((reports, report, search_paths, catalogs), 1)
+@by_row(Texts, Texts, Texts, Wholes, returns=pa.string())
+def recorded_type(*place: Any) -> str:
+    """Return the type of the STRUCT of a recorded mechanism, as JSON."""
+    return _struct(*place)[1]
 
 
-def _part(arguments: tuple[Column, ...], place: int) -> pa.Array:
-    if any(argument.null_count for argument in arguments):
+def _struct(reports: str | None, report: str | None, search_path: str | None, catalog: int | None) -> tuple[str, str]:
+    if reports is None or report is None or search_path is None or catalog is None:
         raise InvalidParameter("the record is that of a column of a table or a file", "name both, such as 'reports', 'city'")
-    rows = zip(*(plain(argument).to_pylist() for argument in arguments), strict=True)
-    made = [
-        as_struct(mechanism_at(catalog, search_path, reports, report))[place] for reports, report, search_path, catalog in rows
-    ]
-    return pa.array(made, pa.string())
+    return as_struct(mechanism_at(catalog, search_path, reports, report))
 
 
-@guarded
-def typed_values(types: Texts) -> pa.Array:
-    """Return the values of the STRUCT of the mechanism that each type of reports or of their counts records, as JSON."""
-    return pa.array([as_struct(recorded_in_type(text))[0] for text in plain(types).to_pylist()], pa.string())
+@by_row(Texts, returns=pa.string())
+def typed_values(kind: str) -> str:
+    """Return the values of the STRUCT of the mechanism that a type of reports or of their counts records, as JSON."""
+    return as_struct(recorded_in_type(kind))[0]
 
 
-@guarded
-def typed_type(types: Texts) -> pa.Array:
-    """Return the type of the STRUCT of the mechanism that each type of reports or of their counts records, as JSON."""
-    return pa.array([as_struct(recorded_in_type(text))[1] for text in plain(types).to_pylist()], pa.string())
+@by_row(Texts, returns=pa.string())
+def typed_type(kind: str) -> str:
+    """Return the type of the STRUCT of the mechanism that a type of reports or of their counts records, as JSON."""
+    return as_struct(recorded_in_type(kind))[1]
 
 
-@guarded
-def recording(types: Texts) -> pa.Array:
-    """Return for each type of reports one that chooses a macro: BOOLEAN if it is a record, TINYINT if it has records inside.
-
-    Args:
-        types: the types as SQL writes them.
-
-    """
-    return pa.array([_choosing(text) for text in plain(types).to_pylist()], pa.string())
-
-
-def _choosing(text: str) -> str:
-    """Return the type that chooses the overload for reports of this type: with their record, with one inside, or with none."""
+@by_row(Texts, returns=pa.string())
+def recording(text: str) -> str:
+    """Return a type that chooses a macro, for a type of reports: BOOLEAN for a record, TINYINT if it has records inside."""
     records = records_in(text)
     if records == "report" and not text.endswith("[]"):
         return '"BOOLEAN"'
@@ -119,17 +106,16 @@ def drew(types: Texts, handles: Handles) -> pa.Array:
     return pa.array([True] * len(types))
 
 
-@guarded
-def record_type(handles: Handles, types: Texts) -> pa.Array:
-    """Return the type, as from_json reads it, of the reports of each mechanism, which records the mechanism.
+@by_row(Handles, Texts, returns=pa.string())
+def record_type(handle: int, kind: str | None) -> str:
+    """Return the type, as from_json reads it, of the reports of a mechanism, which records the mechanism.
 
     Args:
-        handles: the mechanisms.
-        types: the type of the list of their reports in SQL, or the marker of their form.
+        handle: the mechanism.
+        kind: the type of the list of its reports in SQL, or the marker of their form.
 
     """
-    rows = zip(plain(handles).to_pylist(), plain(types).to_pylist(), strict=True)
-    return pa.array([json.dumps({record_name(MECHANISMS.thing(h)): type_of_reports(text)}) for h, text in rows], pa.string())
+    return json.dumps({record_name(MECHANISMS.thing(handle)): type_of_reports(kind)})
 
 
 @guarded

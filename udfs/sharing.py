@@ -19,6 +19,7 @@ from ldpsql.functions import (
     Texts,
     Wholes,
     answering,
+    by_row,
     guarded,
     hookimpl,
     in_order,
@@ -36,18 +37,17 @@ _PRIOR = pa.struct([(name, pa.list_(pa.float64())) for name in sharing.Prior.__d
 _RUNS = pa.struct([("runs", pa.list_(pa.int32())), ("priors", pa.list_(_PRIOR))])
 
 
-@guarded
-def learns(plans: Handles) -> pa.Array:
-    """Return for each plan whether its estimator has to learn from all groups first."""
-    return pa.array([ASKED.thing(handle).estimator.needs_groups for handle in plain(plans).to_pylist()], pa.bool_())
+@by_row(Handles, returns=pa.bool_())
+def learns(plan: int) -> bool:
+    """Return whether the estimator of a plan has to learn from all groups first."""
+    return ASKED.thing(plan).estimator.needs_groups
 
 
-@guarded
-def borrows(names: Texts) -> pa.Array:
-    """Return whether each estimator shares anything between groups; one that is not named does not."""
+@by_row(Texts, returns=pa.bool_())
+def borrows(name: str | None) -> bool:
+    """Return whether an estimator shares anything between groups; one that is not named does not."""
     with names_withheld():
-        named = plain(names).to_pylist()
-        return pa.array([name is not None and registry().estimator(name).borrows for name in named], pa.bool_())
+        return name is not None and registry().estimator(name).borrows
 
 
 @guarded

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ldpsql.functions import Lists, Macros, Scalar, Settings, drawn_cells, guarded, hookimpl, plain, weights
+from ldpsql.functions import Lists, Macros, Scalar, Settings, by_row, drawn_cells, hookimpl, weights
 from ldpsql.mechanisms import InvalidParameter
 
 
-@guarded
-def synthesized(estimates: Lists, numbers: Settings) -> pa.Array:
-    """Return for each list of rows of an estimate which of them are drawn, counted from 1."""
-    return pa.array(list(map(_drawn, plain(estimates), plain(numbers).to_pylist())), pa.list_(pa.int64()))
-
-
-def _drawn(estimate: pa.ListScalar, number: int | None) -> pa.Array:
+@by_row(Lists, Settings, returns=pa.list_(pa.int64()))
+def synthesized(estimate: pa.ListScalar, number: int | None) -> pa.Array:
+    """Return which of the rows of an estimate are drawn, counted from 1."""
     rows = getattr(estimate, "values", None)  # a NULL without a type has none
     if rows is None or not pa.types.is_struct(rows.type):
         raise InvalidParameter("there is no estimate to draw rows from", "the table is empty")

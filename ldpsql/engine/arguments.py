@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from inspect import Parameter, signature
+from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import pyarrow as pa
 
-from ldpsql.domains.columns import family
+from ldpsql.domains.columns import family, plain
+from ldpsql.engine.functions import guarded
 from ldpsql.errors import InvalidParameter
 
 _HINT = "functions whose names start with __ldp are for the macros of ldp, which document what they take"
@@ -82,6 +83,38 @@ Structs: TypeAlias = Annotated[pa.ChunkedArray, Takes("a STRUCT", pa.types.is_st
 Lists: TypeAlias = Annotated[pa.ChunkedArray, Takes("a LIST", pa.types.is_list)]
 TextLists: TypeAlias = Annotated[pa.ChunkedArray, Takes("a list of text", lists_of(_is_text))]
 WholeLists: TypeAlias = Annotated[pa.ChunkedArray, Takes("a list of whole numbers", lists_of(pa.types.is_integer))]
+
+
+_SCALARS = (Column, Lists)
+
+
+def by_row(*kinds: Any, returns: pa.DataType | None = None) -> Callable[[Callable[..., Any]], Callable[..., pa.Array]]:
+    """Return a decorator that makes a function of one row a `guarded` function of columns.
+
+    Args:
+        kinds: for each column what it holds, such as `Texts`. The function takes its value of the row as Python has it; of a
+            `Column`, which may hold anything, and of `Lists`, as a scalar of Arrow.
+        returns: the type of the column of results; by default what Arrow infers.
+
+    """
+
+    def of_columns(function: Callable[..., Any]) -> Callable[..., pa.Array]:
+        def call(*columns: pa.ChunkedArray) -> pa.Array:
+            each = (
+                plain(one) if kind in _SCALARS else plain(one).to_pylist() for one, kind in zip(columns, kinds, strict=True)
+            )
+            return pa.array([function(*row) for row in zip(*each, strict=True)], returns)
+
+        names = [f"column_{place}" for place in range(len(kinds))]
+        call.__name__, call.__doc__, call.__annotations__ = (
+            function.__name__,
+            function.__doc__,
+            dict(zip(names, kinds, strict=True)),
+        )
+        call.__signature__ = Signature([Parameter(name, Parameter.POSITIONAL_ONLY) for name in names])  # type: ignore[attr-defined]
+        return guarded(call)
+
+    return of_columns
 
 
 @dataclass(frozen=True)
