@@ -7,7 +7,7 @@ are stable within one `API_VERSION`.
 from __future__ import annotations
 
 from ldpsql.bulk.engines import Database, rows_of
-from ldpsql.bulk.fingerprints import check_files, check_groups, columns_at, compare_comments, mechanism_at
+from ldpsql.bulk.fingerprints import check_files, columns_at, compare_comments, records_at
 from ldpsql.bulk.frames import recommend
 from ldpsql.bulk.orders import random_arrangement, random_order, random_parts
 from ldpsql.bulk.sources import check_columns
@@ -127,7 +127,15 @@ from ldpsql.outcomes.moments import sums_sql
 from ldpsql.places import pattern_of
 from ldpsql.privacy.claims import Line
 from ldpsql.quoting import fields_of, quoted, text_literal
-from ldpsql.registry.agreement import check_typed, read_source, recorded_in_type, records_in, refuse_groups, values_type_of
+from ldpsql.registry.agreement import (
+    check_typed,
+    read_source,
+    recorded,
+    recorded_in_type,
+    records_in,
+    refuse_groups,
+    values_type_of,
+)
 from ldpsql.registry.documents import document_text
 from ldpsql.registry.fingerprint import fingerprint, record_name
 from ldpsql.registry.handles import (
@@ -157,18 +165,19 @@ __all__ = [
     "Mixed", "NotReleased", "Object", "Options", "OutsideDomain", "Perturbed", "PlannedTable", "Region", "Registry", "Repeated",
     "Scalar", "Settings", "Shuffled", "SomeColumns", "Spec", "Staged", "Statements", "Takes", "TextLists", "Texts", "ToColumn",
     "WholeLists", "Wholes", "WrongType", "aggregate", "aligned", "answering", "as_struct", "as_structs", "at_once", "audit",
-    "by_row", "changing", "check_columns", "check_counts", "check_epsilon", "check_files", "check_groups", "check_listed",
+    "by_row", "changing", "check_columns", "check_counts", "check_epsilon", "check_files", "check_listed",
     "check_reports", "check_single", "check_size", "check_typed", "check_written", "collection_shares", "columns_at",
     "columns_of", "compare_comments", "compare_simulated", "corrected", "counted_by_form", "counts_of", "difference",
     "distances", "distinct", "document_text", "drawing", "drawing_permanent", "drawn_by_form", "drawn_cells", "drawn_kind",
     "draws_handles", "estimated", "estimator_of_shares", "family", "fields_of", "fingerprint", "guard_at", "guarded",
     "hookimpl", "id_bytes", "in_order", "is_mechanism", "kind_in_type", "kind_of_reports", "learn", "learnt_from",
-    "learnt_from_order", "likelihoods", "lint_objects", "listed_by", "lists_of", "mechanism_at", "mechanism_number",
+    "learnt_from_order", "likelihoods", "lint_objects", "listed_by", "lists_of", "mechanism_number",
     "metric_named", "named_place", "names_withheld", "naming_column", "numbers", "octets", "of_column", "once_a_run",
     "one_thread", "parts", "pattern_of", "people_of_rows", "plain", "plan_tables", "python_value", "qualified", "quoted",
     "random_arrangement", "random_order", "random_parts", "read_estimator", "read_foreign", "read_levels", "read_mechanism",
-    "read_parts", "read_source", "recommend", "record_name", "recorded_in_type", "recorded_tables", "records_in",
-    "refuse_groups", "registry", "reports_type", "rows_of", "scalar_of_kind", "scalars_by_form", "shuffled", "sql_cells",
+    "read_parts", "read_source", "recommend", "record_name", "recorded", "recorded_in_type",
+    "recorded_tables", "records_at", "records_in", "refuse_groups", "registry", "reports_type",
+    "rows_of", "scalar_of_kind", "scalars_by_form", "shuffled", "sql_cells",
     "sql_literal", "sql_type", "statement_of", "struct_fields", "struct_sql", "struct_text", "struct_type", "structs_with",
     "sums_sql", "text_literal", "too_many_reports", "type_of", "type_of_reports", "values_of", "values_type", "values_type_of",
     "weighed", "weighed_by", "weights", "with_nulls", "with_prior", "without_inversion",

@@ -65,6 +65,13 @@ def test_groups_are_estimated_with_the_recorded_mechanism(reports: DuckDBPyConne
         assert answer.num_rows == 8
 
 
+def test_the_record_of_a_view_is_read_without_its_rows(reports: DuckDBPyConnection) -> None:
+    reports.execute(
+        "CREATE VIEW costly AS FROM reports WHERE (SELECT count(*) FILTER (WHERE error('run') IS NULL) FROM range(3)) = 0"
+    )
+    assert reports.execute("SELECT ldp.mechanism('costly', 'city').mechanism").fetchall() == [("krr",)]
+
+
 def test_groups_by_a_column_of_reports_are_refused_wherever_it_is_recorded(con: DuckDBPyConnection, tmp_path: Path) -> None:
     people = pa.table({"city": CITIES * 100, "home": CITIES * 100, "region": ["north", "south"] * 200})
     columns = {"city": DREW, "home": DREW}

@@ -38,7 +38,7 @@ CREATE OR REPLACE MACRO ldp._agreed(reports, report_name, source) AS __ldp_agree
         'path': [lower(database_name), lower(schema_name), lower(table_name)], 'column': lower(column_name), 'comment': comment
     }) FILTER (WHERE table_name IS NOT NULL)}
     FROM repeat(reports, 1) AS named(name) LEFT JOIN duckdb_columns() AS c
-    ON (contains(comment, 'ldpsql:') OR database_name = 'temp') AND contains(lower(name), lower(table_name))
+    ON database_name <> 'system' AND (contains(comment, 'ldpsql:') OR database_name = 'temp') AND contains(lower(name), lower(table_name))
 ), report_name, source);
 -- True, or an error if there are more reports than can be read; before they are counted, as far as that is certain. Rows are counted
 -- first, and the reports among them only if the rows are too many. Nothing is read if reports are counted in little memory.

@@ -15,7 +15,7 @@ WITH macros AS (
 ), tables AS (
     SELECT {'path': [database_name, schema_name, table_name],
             'columns': list({'name': column_name, 'comment': concat_ws(' ', comment, data_type)} ORDER BY column_index)} AS recorded
-    FROM duckdb_columns() WHERE NOT internal GROUP BY database_name, schema_name, table_name
+    FROM duckdb_columns() WHERE database_name <> 'system' GROUP BY database_name, schema_name, table_name
     HAVING bool_or(contains(concat_ws(' ', comment, data_type), 'ldpsql:'))
 )
 SELECT unnest(__ldp_lint(

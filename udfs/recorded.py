@@ -23,19 +23,20 @@ from ldpsql.functions import (
     Wholes,
     as_struct,
     by_row,
-    check_groups,
     check_typed,
     columns_at,
     guarded,
     hookimpl,
-    mechanism_at,
     parts,
     plain,
     python_value,
     quoted,
     record_name,
+    recorded,
     recorded_in_type,
+    records_at,
     records_in,
+    refuse_groups,
     sql_literal,
     struct_sql,
     struct_text,
@@ -46,7 +47,7 @@ from ldpsql.mechanisms import InvalidParameter, Mechanism
 
 Options: TypeAlias = dict[str, str]  # as SQL
 Columns: TypeAlias = str | dict[str, str]  # the name of one, or those of a struct
-# `mechanism_at` does not see temporary tables.
+# `records_at` does not see temporary tables.
 _UNLESS_HIDDEN = """WHERE CASE WHEN EXISTS (
     FROM duckdb_columns() WHERE database_name = 'temp' AND lower(table_name) = {}
 ) THEN error('[LDP409] a temporary table does not record the mechanism. Hint: pass the mechanism that drew the reports.')
@@ -68,7 +69,7 @@ def recorded_type(*place: Any) -> str:
 def _struct(reports: str | None, report: str | None, search_path: str | None, catalog: int | None) -> tuple[str, str]:
     if reports is None or report is None or search_path is None or catalog is None:
         raise InvalidParameter("the record is that of a column of a table or a file", "name both, such as 'reports', 'city'")
-    return as_struct(mechanism_at(catalog, search_path, reports, report))
+    return as_struct(recorded(records_at(catalog, search_path, reports, [report])[report]))
 
 
 @by_row(Texts, returns=pa.string())
@@ -177,13 +178,15 @@ def _call(
     drawn_by = f"(SELECT {ldp}._recorded({_columns(report)}, false, false) FROM (FROM query_table({place}) LIMIT 0))"  # noqa: S608
     condition = ""
     each = {report: report} if isinstance(report, str) else report
+    by = next((named for name, named in zip(names, columns[2::2], strict=True) if name == "by"), None) or {}
+    keys = {by} if isinstance(by, str) else {*by.values()}
+    records = records_at(catalog, search_path, reports, {*each.values(), *keys})
+    if any(records[key] for key in keys):
+        refuse_groups()
     with suppress(MechanismUnrecorded):
-        of_each = {field: struct_sql(mechanism_at(catalog, search_path, reports, column)) for field, column in each.items()}
+        of_each = {field: struct_sql(recorded(records[column])) for field, column in each.items()}
         drawn_by = of_each[report] if isinstance(report, str) else f"{ldp}.row({struct_text(of_each)})"
         condition = _UNLESS_HIDDEN.format(text_literal(parts(reports)[-1]))
-    keys = next((named for name, named in zip(names, columns[2::2], strict=True) if name == "by"), None)
-    if keys is not None:
-        check_groups(catalog, search_path, reports, [keys] if isinstance(keys, str) else keys.values())
     others = {name: _columns(named) for name, named in zip(names, columns[2::2], strict=True) if named is not None}
     passed = "".join(f", {quoted(name)} := {value}" for name, value in (options | others).items())
     return f"FROM {macro}({place}, {_columns(report)}, {drawn_by}{passed}) {condition}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -35,7 +35,6 @@ from ldpsql.registry.agreement import (
     of_text,
     of_type,
     recorded,
-    refuse_groups,
     several,
     warn_unmarked,
 )
@@ -44,8 +43,8 @@ from ldpsql.registry.registry import registry
 from ldpsql.sql.named import mechanism_of
 
 _COMMENTS = """
-SELECT comment FROM duckdb_columns() WHERE lower(column_name) = lower({column}) AND lower(table_name) = {table}
-AND lower(schema_name) = {schema} AND lower(database_name) = {database}"""
+SELECT column_name, comment FROM duckdb_columns() WHERE lower(column_name) IN ({columns}) AND lower(table_name) = {table}
+AND lower(schema_name) = {schema} AND lower(database_name) = {database} AND database_name <> 'system'"""
 
 
 class Marking:
@@ -55,7 +54,7 @@ class Marking:
         """Read the comments of the table, if it exists, before anything is drawn."""
         self._name, self._mechanisms = name, mechanisms
         with cursor_of(con) as cursor:
-            self._before = {column: of_table(cursor, name, column) for column in mechanisms}
+            self._before = of_table(cursor, name, mechanisms)
             try:
                 self._rows = bool(cursor.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchall())  # noqa: S608  # quoted
             except duckdb.Error:
@@ -99,43 +98,61 @@ class Marking:
 def add_comment(cursor: DuckDBPyConnection, path: tuple[str, ...] | None, column: str, mechanism: Mechanism) -> None:
     """Add a fingerprint to the comment of a column of the table catalog.schema.name, unless the comment has it."""
     line = fingerprint(mechanism)
-    for (comment,) in _comments(cursor, path, column):
+    for _, comment in _comments(cursor, path, [column]):
         if not digit_pairs([line]) <= digit_pairs(of_text(comment)):
             text = f"{comment}\n{line}" if comment else line
             full = ".".join(map(quoted, (*(path or ()), column)))
             cursor.execute(f"COMMENT ON COLUMN {full} IS {text_literal(text)}")
 
 
-def _comments(cursor: DuckDBPyConnection, path: tuple[str, ...] | None, column: str) -> list[tuple[str | None]]:
-    """Return the comment of a column of the table catalog.schema.name; nothing if DuckDB does not keep that table."""
+def _comments(cursor: DuckDBPyConnection, path: tuple[str, ...] | None, columns: Iterable[str]) -> list[tuple[str, str | None]]:
+    """Return columns of the table catalog.schema.name with their comments; nothing if DuckDB does not keep that table."""
     if path is None or len(path) != 3:  # catalog, schema, name
         return []
-    database, schema, table = map(text_literal, path)
-    query = _COMMENTS.format(column=text_literal(column), table=table, schema=schema, database=database)
     own = "database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb')"
-    return cursor.execute(f"{query} AND {own}").fetchall()
+    return cursor.execute(f"{_reading_comments(columns, *map(text_literal, path))} AND {own}").fetchall()
 
 
-def of_table(cursor: DuckDBPyConnection, name: str, column: str) -> Fingerprints:
-    """Return the fingerprints in the type of a column, or in its comments in a table or in the one table that a view reads.
+def _reading_comments(columns: Iterable[str], database: str, schema: str, table: str) -> str:
+    names = ", ".join(f"lower({text_literal(column)})" for column in columns)
+    return _COMMENTS.format(columns=names, table=table, schema=schema, database=database)
+
+
+def of_table(cursor: DuckDBPyConnection, name: str, columns: Collection[str]) -> dict[str, Fingerprints]:
+    """Return the fingerprints of columns, in their types or in their comments in a table or in the one table that a view reads.
 
     Returns none for a view of a table with reports of several mechanisms: the view may choose those of one.
     """
+    typed = dict.fromkeys(columns, NONE)
     with suppress(duckdb.Error):
-        if typed := _of_types(cursor.sql(f"FROM query_table({text_literal(name)}) LIMIT 0"), column):
-            return typed
+        typed = _of_types(cursor.sql(f"FROM query_table({text_literal(name)}) LIMIT 0"), columns)
+    if all(typed.values()):
+        return typed
     path = table_of(cursor, name)
-    written = NONE.union(*(of_text(comment) for (comment,) in _comments(cursor, path, column)))
     is_view = path is not None and path[-1] != parts(name)[-1]
-    return NONE if is_view and several(written) else written
+    comments = ((column, of_text(comment)) for column, comment in _comments(cursor, path, columns))
+    return {
+        column: typed[column] or (NONE if is_view and several(written) else written)
+        for column, written in _by_column(comments, columns).items()
+    }
 
 
-def _of_types(relation: DuckDBPyRelation, column: str) -> Fingerprints:
+def _by_column(found: Iterable[tuple[str, Fingerprints]], columns: Iterable[str]) -> dict[str, Fingerprints]:
+    """Return the fingerprints of columns, from those that were found for columns of these names in any case."""
+    folded: dict[str, Fingerprints] = {}
+    for name, fingerprints in found:
+        folded[name.casefold()] = folded.get(name.casefold(), NONE) | fingerprints
+    return {column: folded.get(column.casefold(), NONE) for column in columns}
+
+
+def _of_types(relation: DuckDBPyRelation, columns: Iterable[str]) -> dict[str, Fingerprints]:
+    """Return the fingerprints of columns of a relation in their types."""
     types = zip(relation.columns, map(str, relation.types), strict=True)
-    own = [text for name, text in types if name.casefold() == column.casefold()]
-    for text in own:
+    wanted = {column.casefold() for column in columns}
+    own = [(name, text) for name, text in types if name.casefold() in wanted]
+    for _, text in own:
         check_one_record(text)
-    return NONE.union(*(of_sql_type(text).get("", NONE) for text in own))
+    return _by_column(((name, of_sql_type(text).get("", NONE)) for name, text in own), columns)
 
 
 def compare_comments(
@@ -168,15 +185,14 @@ def compare_comments(
 
 def of_relation(relation: DuckDBPyRelation, column: str) -> Fingerprints:
     """Return the fingerprints in the type of a column of a relation, or in its comments if the relation is a whole table."""
-    if typed := _of_types(relation, column):
+    if typed := _of_types(relation, [column])[column]:
         return typed
     if relation.type != "TABLE_RELATION":
         return NONE
     path = [text_literal(part) for part in parts(relation.sql_query().removeprefix("SELECT * FROM "))]
     full = ["lower(current_database())", "lower(current_schema())"][: 3 - len(path)] + path
-    query = _COMMENTS.format(column=text_literal(column), database=full[0], schema=full[1], table=full[2])
-    comments = relation.query("__ldpsql", query)
-    return NONE.union(*(of_text(comment) for (comment,) in comments.fetchall())) if comments else NONE
+    comments = relation.query("__ldpsql", _reading_comments([column], *full))
+    return NONE.union(*(of_text(comment) for _, comment in comments.fetchall())) if comments else NONE
 
 
 def of_frame(frame: Any, column: str) -> Fingerprints | None:
@@ -193,14 +209,19 @@ def of_frame(frame: Any, column: str) -> Fingerprints | None:
 
 def of_source(con: DuckDBPyConnection, source: str, column: str) -> Fingerprints | None:
     """Return the fingerprints of a column of a table or of files; None for formats that cannot hold any, such as CSV."""
+    return of_columns(con, source, [column])[column]
+
+
+def of_columns(con: DuckDBPyConnection, source: str, columns: Collection[str]) -> dict[str, Fingerprints | None]:
+    """Return the fingerprints of columns as `of_source` does, in one pass."""
     try:
         read = source_of(con, source)
     except SourceRefused:  # the next reader raises it
-        return None
+        return dict.fromkeys(columns)
     if read.files:
-        return of_files(con, str(read.kind), read.files, column)
+        return {column: of_files(con, str(read.kind), read.files, column) for column in columns}
     with cursor_of(con) as cursor:
-        return of_table(cursor, source, column)
+        return {**of_table(cursor, source, columns)}
 
 
 def of_files(con: DuckDBPyConnection | None, kind: str, files: Iterable[str], column: str) -> Fingerprints | None:
@@ -271,8 +292,8 @@ def compare(fingerprints: Fingerprints | None, mechanism: Mechanism) -> None:
         warn_unmarked()
 
 
-def mechanism_at(catalog: int, search_path: str, reports: str, column: str) -> Mechanism:
-    """Return the mechanism that drew a column of reports, as it is recorded next to them.
+def records_at(catalog: int, search_path: str, reports: str, columns: Collection[str]) -> dict[str, Fingerprints | None]:
+    """Return what is recorded next to columns, see `of_columns`.
 
     A statement is being bound when SQL asks for it, so another connection to the same database looks it up. It sees neither
     temporary tables nor what the statement's own transaction has not committed.
@@ -281,26 +302,15 @@ def mechanism_at(catalog: int, search_path: str, reports: str, column: str) -> M
         catalog: the number of the catalog of ldpsql.
         search_path: the setting of the statement's connection.
         reports: a table, a view, a file or a pattern, as `query_table` takes it.
-        column: the column of the reports.
-
-    Raises:
-        MechanismUnrecorded: if none is recorded there.
-        OtherMechanism: if several mechanisms drew the reports.
+        columns: their names.
 
     """
     with CONNECTIONS.cursor_at(catalog, search_path) as cursor:
-        return recorded(of_source(cursor, reports, column))
-
-
-def check_groups(catalog: int, search_path: str, reports: str, columns: Iterable[str]) -> None:
-    """Refuse groups by columns next to which it is recorded that they hold reports, as `mechanism_at` sees them."""
-    with CONNECTIONS.cursor_at(catalog, search_path) as cursor:
-        if any(of_source(cursor, reports, column) for column in columns):
-            refuse_groups()
+        return of_columns(cursor, reports, columns)
 
 
 def columns_at(catalog: int, search_path: str, reports: str) -> frozenset[str]:
-    """Return the names of the columns of a table, a view or files, in lowercase, as `mechanism_at` sees them.
+    """Return the names of the columns of a table, a view or files, in lowercase, as `records_at` sees them.
 
     The set is empty if it does not see the table.
     """

@@ -185,7 +185,7 @@ class Plan:
         projection = Projection.of(
             chosen.mechanisms, chosen.keep, permanent_of(key, user or unit, charged, con) if once else None
         )
-        opened = source_of(con, source, split=split, text=projection.text)
+        opened = source_of(con, source, split=split, text=projection.text, counted=True)
         opened.check(projection.read(opened.names) if once else projection.columns)
         opened.check_folders(projection.mechanisms)
         if once:  # each report is compared with those that were charged

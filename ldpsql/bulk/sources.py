@@ -575,7 +575,9 @@ def _stamp_at_url(con: DuckDBPyConnection, file: str) -> list[Any]:
 _UNKNOWN_TO_DUCKDB = {".arrow": "ipc", ".feather": "ipc", ".pq": "parquet"}  # suffixes, and Arrow's names of their formats
 
 
-def source_of(con: DuckDBPyConnection, source: Any, *, split: bool = False, text: Collection[str] = ()) -> Source:
+def source_of(
+    con: DuckDBPyConnection, source: Any, *, split: bool = False, text: Collection[str] = (), counted: bool = False
+) -> Source:
     """Return the source that a table name, a path, or an Arrow stream stands for.
 
     Args:
@@ -584,6 +586,7 @@ def source_of(con: DuckDBPyConnection, source: Any, *, split: bool = False, text
             a frame of Arrow, Polars or pandas.
         split: cut files into parts; otherwise the source is one part.
         text: the columns that are text, whatever their values look like in a CSV or JSON file.
+        counted: count the rows of a table; those of a view may take as long as its query.
 
     Raises:
         SourceRefused: if it does not exist or cannot be read. The engine's own message is dropped: it may hold raw values.
@@ -600,7 +603,7 @@ def source_of(con: DuckDBPyConnection, source: Any, *, split: bool = False, text
         if not isinstance(source, str) or place.is_url or place.is_pattern or format_of(place.path):
             return stored(con, place, split=split, text=text)
         try:
-            return _table(con, source)
+            return _table(con, source, counted=counted)
         except duckdb.CatalogException:
             return stored(con, place, split=split, text=text)
     except LdpError as error:
@@ -677,10 +680,10 @@ def _of_relation(relation: DuckDBPyRelation, cursor: DuckDBPyConnection, rows: b
     return replace(found, rows=digest_of(cursor, sql)) if rows and found.base else found
 
 
-def _table(con: DuckDBPyConnection, name: str) -> Source:
+def _table(con: DuckDBPyConnection, name: str, *, counted: bool) -> Source:
     with cursor_of(con) as cursor:
         table = cursor.table(name)
-        rows = table.aggregate("count(*)").to_arrow_table().column(0)[0].as_py()
+        rows = table.aggregate("count(*)").to_arrow_table().column(0)[0].as_py() if counted else None
         names = table.columns
     return Source(
         names,

@@ -23,7 +23,7 @@ _DEFINED = """
     SELECT 'view', schema_name || '.' || view_name, sql FROM duckdb_views() WHERE NOT internal
     UNION ALL
     SELECT 'generated column of table', schema_name || '.' || table_name, generation_expression FROM duckdb_columns()
-    WHERE NOT internal AND is_generated
+    WHERE database_name <> 'system' AND is_generated
     UNION ALL
     SELECT 'check constraint of table', schema_name || '.' || table_name, expression FROM duckdb_constraints()
     WHERE constraint_type = 'CHECK'"""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RECORDED = """
     SELECT database_name, schema_name, table_name,
            list({'name': column_name, 'comment': concat_ws(' ', comment, data_type)} ORDER BY column_index)
-    FROM duckdb_columns() WHERE NOT internal
+    FROM duckdb_columns() WHERE database_name <> 'system'
     GROUP BY ALL HAVING bool_or(contains(concat_ws(' ', comment, data_type), 'ldpsql:'))"""
 
 
