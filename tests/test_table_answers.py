@@ -18,7 +18,7 @@ from ldpsql.estimates.conditions import condition, python_scalar
 from ldpsql.estimates.ratios import Pair, Two, differences_within, fieller, statistic
 from ldpsql.estimators import Floats
 from ldpsql.functions import difference, registry
-from ldpsql.questions import Columns, Estimates, Share, TableCells
+from ldpsql.questions import Columns, Estimates, Mean, Share, TableCells
 from ldpsql.testing import estimate_counts, operator_of
 from tests.seeds import generator
 
@@ -440,12 +440,26 @@ def test_an_empty_group_has_no_answers_and_an_unknown_one_has_no_errors(con: Duc
     assert row[0]["estimate"] is None or not isnan(row[0]["estimate"])
 
 
-def test_a_mean_that_the_reports_do_not_determine_has_no_errors_and_no_warning_of_numpy() -> None:
+def test_a_quantile_that_the_reports_do_not_determine_has_no_errors_and_no_warning_of_numpy() -> None:
     made = "row(plan=krr(1, ['a', 'b']), spend=square_wave(1, 0, 300))"  # more cells than errors are computed for
     reports = ldpsql.perturb([{"plan": "a", "spend": 10.0}, {"plan": "b", "spend": 200.0}] * 50, made)
-    answer = ldpsql.estimate(reports, made, "ibu(stop=2)").mean("spend", given={"plan": "a"})
+    answer = ldpsql.estimate(reports, made, "ibu(stop=2)").quantile(0.9, "spend", given={"plan": "a"})
     assert isinf(answer.std_error)
-    assert (answer.low, answer.high) == (0.0, 300.0)
+    assert (answer.low, answer.high) == pytest.approx((0.0, 300.0))
+
+
+@pytest.mark.parametrize("spend", ["square_wave(1, 0, 300)", "piecewise(1, 0, 300)"])
+def test_the_errors_of_conditional_means_on_many_bins_are_those_that_occur(spend: str) -> None:
+    """The mean of 200 squared deviations in standard errors is 1, with a standard deviation of .1: 1e-6 is beyond 4.9."""
+    made = registry().mechanism(f"row(plan=krr(2, ['a', 'b']), spend={spend})")
+    place, operator = np.arange(1024), operator_of(made)
+    laws = np.stack([np.exp(-(((place - middle) / 100) ** 2)) for middle in (300, 700)])
+    truth = 300 * (laws[0] @ (place + 0.5)) / 1024 / laws[0].sum()
+    drawn = RNG.multinomial(20_000, operator.forward(laws.reshape(1, -1) / laws.sum())[0], 200).astype(np.float64)
+    estimates = estimate_counts(made, drawn, registry().estimator("ibu(stop=2)"))
+    mean = Mean(1, TableCells(((0, (0,)),))).measure(estimates)
+    squares = (((mean.low + mean.high) / 2 - truth) / mean.std_error) ** 2
+    assert squares.mean() == pytest.approx(1, abs=0.49)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ Ends: TypeAlias = tuple[Floats, Floats, Floats]  # standard errors, low and high
 MAX_CONDITION = 1e8
 _NUDGED, _NUDGE = 2048, 1e-4  # most reports whose contributions are computed one by one, and by how much their shares rise
 SCORE_WORK = 2e9  # most multiplications for a score interval
+_RIDGE = 1e-8  # relative to the largest squared singular value
 _SMALL = 4096  # cells of a matrix up to which each row is multiplied alone
 
 
@@ -196,6 +197,14 @@ class Operator(ABC):
     def inverse(self) -> Floats | None:
         """The least-squares inverse of the channel, shape (outputs, inputs), if that is what `invert` applies."""
         return np.asarray(np.linalg.pinv(self.matrix()), dtype=np.float64)
+
+    @cached_property
+    def smooth_inverse(self) -> Floats:
+        """An inverse with a ridge, shape (outputs, inputs), which hardly changes functionals that are smooth in the values."""
+        table = self.matrix()
+        both = table @ table.T
+        np.fill_diagonal(both, both.diagonal() + _RIDGE * np.abs(both).sum(axis=0).max())
+        return np.asarray(np.linalg.solve(both, table).T, dtype=np.float64)
 
     @property
     def excess(self) -> Floats:

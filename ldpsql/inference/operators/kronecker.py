@@ -23,13 +23,15 @@ from ldpsql.inference.operators.base import MAX_CONDITION, Ends, InvertedOperato
 MOST_PAIRS = 1500  # cells up to which something may be computed for all pairs of them
 MOST_REPORTS = 1 << 24
 _BLOCK = 1 << 22  # numbers of a table at a time
+_MOST_BIAS, _MOST_SMOOTH = 0.1, 64  # standard errors, and functionals that may be smooth
 
 
 class KroneckerOperator(InvertedOperator):
     """All reports of several columns, those of the last column fastest, as the values are.
 
     With more than `MOST_PAIRS` cells nothing is computed for each pair of them: errors are then those of the inversion, whose
-    variance is a product of the columns' as well, and infinite if the channel has no useful inverse.
+    variance is a product of the columns' as well. If a column has no useful inverse, as wide noise on many bins has none,
+    functionals that are smooth along it, such as means, have errors nevertheless, and others infinite ones.
     """
 
     inverse = None
@@ -135,8 +137,12 @@ class KroneckerOperator(InvertedOperator):
 
     @cached_property
     def _inverses(self) -> list[Floats]:
-        """The inverse of each column's channel, shape (reports, values)."""
-        return [np.asarray(np.linalg.pinv(part.matrix()), dtype=np.float64) for part in self.parts]
+        """The inverse of each column's channel, shape (reports, values); of one without a useful inverse, `smooth_inverse`."""
+        useful = [part.condition <= MAX_CONDITION for part in self.parts]
+        return [
+            np.asarray(np.linalg.pinv(part.matrix()), dtype=np.float64) if own else part.smooth_inverse
+            for part, own in zip(self.parts, useful, strict=True)
+        ]
 
     @cached_property
     def influence(self) -> float:
@@ -155,6 +161,16 @@ class KroneckerOperator(InvertedOperator):
     def pulled(self, c: Floats) -> Floats:
         inverses = [lambda v, own=own: v @ own.T for own in self._inverses]
         return np.moveaxis(self._each(np.moveaxis(c, -1, -2), self.shape, inverses), -1, -2)
+
+    def functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Return functionals of the debiased estimate, or of an inversion whose bias is far below its errors."""
+        debiased = super().functionals(shares, n, theta, c)
+        if np.isfinite(debiased[1]).all() or c.shape[-1] > _MOST_SMOOTH:
+            return debiased
+        inverted = self.inverted_functionals(shares, n, theta, c)
+        expected = np.moveaxis(self.adjoint(np.moveaxis(self.pulled(c), -2, -1)), -1, -2)
+        bias = np.abs(expected - c).max(axis=-2)
+        return inverted if (bias <= _MOST_BIAS * np.sqrt(inverted[1])).all() else debiased
 
     def inverted_functionals(self, shares: Floats, n: Floats, theta: Floats, c: Floats) -> tuple[Floats, Floats]:
         pulled, p = self.pulled(c), self.forward(theta)[..., None, :]
