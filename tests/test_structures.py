@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldpsql import Channel, DenseChannel, Epsilon, InvalidParameter, KeepOrSpread, SetReports
-from ldpsql.channels.bits import bits_of, coins, words_of
+from ldpsql.channels.base import bits_of, words_of
+from ldpsql.channels.bits import coins
 from ldpsql.channels.galois import Field
 from ldpsql.channels.hashed import hashed, splitmix
 from ldpsql.domains.columns import _hashes, taken

@@ -134,6 +134,11 @@ class SetChannel(Channel):
     """
 
     event = "the report supports the value and not the other"
+    size: int  # number of values, unless a structure counts them otherwise
+
+    @property
+    def inputs(self) -> int:
+        return self.size
 
     @property
     @abstractmethod
@@ -150,9 +155,9 @@ class SetChannel(Channel):
     def miss(self) -> Fraction:
         """Probability that the report supports a given other value."""
 
-    @abstractmethod
     def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
-        """Return which values each report supports, shape ``(len(drawn), inputs)``."""
+        """Return which values each report supports, shape ``(len(drawn), inputs)``: by default, its bits say so."""
+        return bits_of(drawn, self.inputs)
 
     def octets(self, drawn: Drawn) -> NDArray[np.uint8]:
         """Return the same as bits, shape (octets, len(drawn)): bit i of octet b is set if the set holds value 8 b + i."""
@@ -183,6 +188,20 @@ class SetChannel(Channel):
         if self.ratio >= 1:
             return Witness(self.ratio, 0, 1, self.witness())
         return Witness(1 / self.ratio, 1, 0, self.witness())
+
+
+def words_of(bits: NDArray[np.bool_]) -> Weights:
+    """Pack rows of bits into 64-bit words, the first in the lowest bit."""
+    rows, size = bits.shape
+    padded = np.zeros((rows, -(-size // 64) * 64), dtype=np.bool_)
+    padded[:, :size] = bits
+    return np.packbits(padded, axis=1, bitorder="little").view("<u8").astype(np.uint64, copy=False)
+
+
+def bits_of(words: Weights, size: int) -> NDArray[np.bool_]:
+    """Unpack 64-bit words into rows of bits."""
+    octets = np.ascontiguousarray(words, dtype="<u8").view(np.uint8)
+    return np.unpackbits(octets, axis=1, count=size, bitorder="little").view(np.bool_)
 
 
 def largest_ratio(high: Weights, low: Weights) -> tuple[Fraction, int] | None:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldpsql.channels import native
-from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
+from ldpsql.channels.base import TOTAL, Codes, SetChannel, Weights
 from ldpsql.channels.costs import Cost
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
@@ -24,20 +23,6 @@ def coarse_above(probability: Fraction) -> int:
     exact = -(-TOTAL * probability.numerator // probability.denominator)
     step = 1 << max(0, exact.bit_length() - _PRECISION)
     return -(-exact // step) * step
-
-
-def words_of(bits: NDArray[np.bool_]) -> Weights:
-    """Pack rows of bits into 64-bit words."""
-    rows, size = bits.shape
-    padded = np.zeros((rows, -(-size // 64) * 64), dtype=np.bool_)
-    padded[:, :size] = bits
-    return np.packbits(padded, axis=1, bitorder="little").view("<u8").astype(np.uint64, copy=False)
-
-
-def bits_of(words: Weights, size: int) -> NDArray[np.bool_]:
-    """Unpack 64-bit words into rows of bits."""
-    octets = np.ascontiguousarray(words, dtype="<u8").view(np.uint8)
-    return np.unpackbits(octets, axis=1, count=size, bitorder="little").view(np.bool_)
 
 
 @dataclass(frozen=True)
@@ -58,10 +43,6 @@ class IndependentBits(SetChannel):
         whole = all(type(n) is int and 0 < n < TOTAL for n in (self.size, self.own, self.other))
         if not whole or self.size < 2 or self.own == self.other:
             raise InvalidParameter("the weights of bits must be whole, between 0 and 2**64, and differ")
-
-    @property
-    def inputs(self) -> int:
-        return self.size
 
     @property
     def ratio(self) -> Fraction:
@@ -86,9 +67,6 @@ class IndependentBits(SetChannel):
     def witness(self) -> int:
         """Return the report with the bit of value 0 only."""
         return 1
-
-    def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
-        return bits_of(drawn, self.size)
 
     def draw(self, values: Codes, words: Words = random_words) -> Weights:
         """Draw all bits with the weight ``other``, 64 at a time, then replace the bit of the value."""

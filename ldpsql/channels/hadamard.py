@@ -9,8 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
-from ldpsql.channels.bits import bits_of, words_of
+from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights, words_of
 from ldpsql.channels.costs import Cost
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
@@ -51,10 +50,6 @@ class Hadamard(SetChannel):
         return self.size.bit_length()
 
     @property
-    def inputs(self) -> int:
-        return self.size
-
-    @property
     def ratio(self) -> Fraction:
         """A value passes half of the masks."""
         return Fraction(self.inside, TOTAL - self.inside)
@@ -75,9 +70,6 @@ class Hadamard(SetChannel):
     def witness(self) -> int:
         """Return the set of mask 2, which value 0, of number 1, passes and value 1, of number 2, does not."""
         return sum(1 << x for x in range(self.size) if not (x + 1) & 2)
-
-    def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
-        return bits_of(drawn, self.size)
 
     def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
         """Return which are the sets of a mask: that of the single bits at which a number 2**i does not pass."""
@@ -183,10 +175,6 @@ class Subsets(SetChannel):
         return cls(size, chosen, int(lifted * TOTAL / (size - chosen + lifted)))
 
     @property
-    def inputs(self) -> int:
-        return self.size
-
-    @property
     def ratio(self) -> Fraction:
         """A set with the value is one of C(size-1, chosen-1), a set without it one of C(size-1, chosen)."""
         return Fraction(self.inside * (self.size - self.chosen), (TOTAL - self.inside) * self.chosen)
@@ -212,9 +200,6 @@ class Subsets(SetChannel):
     def witness(self) -> int:
         """Return a set with value 0 and without value 1."""
         return (1 << (self.chosen + 1)) - 1 - 2
-
-    def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
-        return bits_of(drawn, self.size)
 
     def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
         """Return which have the right number of values."""

@@ -102,10 +102,6 @@ class HashChannel(SetChannel):
             raise InvalidParameter("a hash needs at least two values and a keep-or-spread response")
 
     @property
-    def inputs(self) -> int:
-        return self.size
-
-    @property
     def ratio(self) -> Fraction:
         """The seed does not depend on the value, so only the response counts."""
         return Fraction(self.response.keep, self.response.spread)

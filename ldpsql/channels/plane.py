@@ -85,6 +85,16 @@ def at_end(size: int) -> NDArray[np.int64]:
     return np.isin(np.arange(size), [0, size - 1]).astype(np.int64)
 
 
+def noise_from(tables: NDArray[Number], values: NDArray[np.int64]) -> NDArray[Number]:
+    """Return the noise for some values and all reports, both numbered row by row: shape (values, columns * rows)."""
+    columns, rows = tables.shape[2:]
+    row, column = np.divmod(values, columns)
+    across, along = (at_end(size) for size in (columns, rows))
+    apart = [np.abs(own[:, None] - np.arange(size)) for own, size in ((column, columns), (row, rows))]
+    table = tables[across[None, None, :], along[None, :, None], apart[0][:, None, :], apart[1][:, :, None]]
+    return table.reshape(len(values), columns * rows)
+
+
 def cells_reached(columns: int, rows: int, reached: int) -> NDArray[np.uint64]:
     """Return how many cells of the plane go to each cell of the rectangle, shape (rows, columns)."""
     return np.outer(1 + reached * at_end(rows), 1 + reached * at_end(columns)).astype(np.uint64)
@@ -171,15 +181,7 @@ class PlanarNoise(TableChannel):
                 f"a table of {len(values):,} x {self.outputs:,} probabilities is too large",
                 "use ibu or best with stop := 'held_out', or larger cells",
             )
-        return np.asarray(self._of_noise(values.astype(np.int64)) + self._floor.ravel(), dtype=np.uint64)
-
-    def _of_noise(self, values: NDArray[np.int64]) -> Weights:
-        row, column = np.divmod(values, self._columns)
-        sides = ((column, self._columns), (row, self._rows))
-        apart = [np.abs(own[:, None] - np.arange(size)) for own, size in sides]
-        across, along = (at_end(size) for _, size in sides)
-        table = self._tables[across[None, None, :], along[None, :, None], apart[0][:, None, :], apart[1][:, :, None]]
-        return np.asarray(table.reshape(len(values), self.outputs))
+        return np.asarray(noise_from(self._tables, values.astype(np.int64)) + self._floor.ravel(), dtype=np.uint64)
 
     def widest(self) -> Witness | None:
         """Refuse: noise on the plane keeps an epsilon for each unit of distance."""
@@ -403,17 +405,7 @@ def clamped_plane(columns: int, rows: int, decay: float, points: int = 1) -> NDA
     by_column = [single, single[::-1].cumsum(axis=0)[::-1]]
     # By columns and then rows: the noise at an offset, and at it and all beyond.
     noise = [[t[:columns, :rows], t[:, ::-1].cumsum(axis=1)[:, ::-1][:columns, :rows]] for t in by_column]
-    return _pairs(np.array(noise), np.arange(columns * rows))
-
-
-def _pairs(tables: NDArray[np.float64], values: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the noise for some values and all reports, both numbered row by row: shape (values, columns * rows)."""
-    columns, rows = tables.shape[2:]
-    row, column = np.divmod(values, columns)
-    at_border = [np.isin(np.arange(size), [0, size - 1]).astype(np.int64) for size in (columns, rows)]
-    apart = [np.abs(own[:, None] - np.arange(size)) for own, size in ((column, columns), (row, rows))]
-    table = tables[at_border[0][None, None, :], at_border[1][None, :, None], apart[0][:, None, :], apart[1][:, :, None]]
-    return table.reshape(len(values), columns * rows)
+    return noise_from(np.array(noise), np.arange(columns * rows))
 
 
 def _quadrant(columns: int, rows: int, decay: float, points: int) -> NDArray[np.float64]:

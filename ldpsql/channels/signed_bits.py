@@ -11,8 +11,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.base import TOTAL, Codes, Drawn, Floats, SetChannel, Weights, Witness
-from ldpsql.channels.bits import bits_of, coarse_above, coins, words_of
+from ldpsql.channels.base import TOTAL, Codes, Drawn, Floats, SetChannel, Weights, Witness, words_of
+from ldpsql.channels.bits import coarse_above, coins
 from ldpsql.channels.pair_responses import Bins, KeyLaw, PairResponse, Signs
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
@@ -93,9 +93,6 @@ class SignedBits(SetChannel, PairResponse):
     def witness(self) -> int:
         """Return the report that shows + at key 0 only."""
         return 1
-
-    def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
-        return bits_of(drawn, self.inputs)
 
     def possible(self, drawn: Drawn) -> NDArray[np.bool_]:
         """Return which show at most one sign at every key."""
@@ -235,9 +232,6 @@ class BinBits(SetChannel, PairResponse):
     def witness(self) -> int:
         """Return the report that supports the first symbol only."""
         return 1
-
-    def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
-        return bits_of(drawn, self.inputs)
 
     def patterns(self) -> NDArray[np.bool_]:
         """Return the bits of each number, and none in the last row for nothing, shape (places + 1, bins)."""

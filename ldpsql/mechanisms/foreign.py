@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, DenseChannel, Drawn, Hadamard, IndependentBits, signs_of
-from ldpsql.channels.bits import words_of
+from ldpsql.channels.base import words_of
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import ImpossibleReport, InvalidParameter, UnknownName
 from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
