@@ -30,12 +30,11 @@ from ldpsql.mechanisms import (
     OrthogonalHash,
     PureLdp,
     best_tree,
-    counts_of_levels,
     exp_below,
     node_reports,
-    response_to,
+    tree_channel,
 )
-from ldpsql.mechanisms.trees import range_error, scatter
+from ldpsql.mechanisms.trees import counts_of_levels, range_error, scatter
 from ldpsql.questions import Estimates, Mean, Quantile, RangeShare, RangeShares
 from ldpsql.testing import certificate, check_mechanism, estimate_counts, operator_of
 from tests import seeds
@@ -204,7 +203,7 @@ def test_the_expected_error_is_that_of_all_ranges_under_the_inverse_of_the_infor
     leaves: int, fanout: int, levels: int
 ) -> None:
     epsilon, place = Epsilon.parse("1"), np.arange(leaves)
-    counts = counts_of_levels(leaves, fanout, levels)
+    counts = counts_of_levels((leaves,), fanout, levels)
     variances = [levels * scatter(epsilon, count) for count in counts]
     information = sum(
         (place[:, None] // fanout**level == place // fanout**level) / variance for level, variance in enumerate(variances)
@@ -217,18 +216,18 @@ def test_the_expected_error_is_that_of_all_ranges_under_the_inverse_of_the_infor
 
 def test_fanout_and_levels_are_those_of_the_smallest_error_and_part_of_the_fingerprint() -> None:
     chosen, other = mechanism("hierarchy(1, 0, 255, step=1)"), mechanism("hierarchy(1, 0, 255, step=1, fanout=5)")
-    assert (chosen.fanout, chosen.levels) == best_tree(Epsilon.parse("1"), 256)  # type: ignore[attr-defined]
+    assert (chosen.fanout, chosen.levels) == best_tree(Epsilon.parse("1"), (256,))  # type: ignore[attr-defined]
     assert other.fanout == 5  # type: ignore[attr-defined]
     assert "fanout=5" in fingerprint(other)
     assert fingerprint(chosen) != fingerprint(other)
     assert mechanism(str(chosen)) == chosen
-    assert chosen.changed(epsilon="4").levels == best_tree(Epsilon.parse("4"), 256)[1]  # type: ignore[attr-defined]
+    assert chosen.changed(epsilon="4").levels == best_tree(Epsilon.parse("4"), (256,))[1]  # type: ignore[attr-defined]
 
 
 def test_few_nodes_are_reported_as_they_are_and_many_by_hashes() -> None:
     epsilon = Epsilon.parse("1")
-    assert isinstance(response_to(epsilon, 8), KeepOrSpread)
-    assert isinstance(response_to(epsilon, 100), OrthogonalHash)
+    assert isinstance(tree_channel(epsilon, (8,), 2, 1).responses[0], KeepOrSpread)
+    assert isinstance(tree_channel(epsilon, (100,), 2, 1).responses[0], OrthogonalHash)
 
 
 @pytest.mark.parametrize("text", ["levels=20", "fanout=64, levels=3", "fanout=1", "levels=0", "step='day'", "bins=3000000"])

@@ -19,8 +19,8 @@ import ldpsql
 from ldpsql import Epsilon, KeepOrSpread, certify
 from ldpsql.errors import InvalidEpsilon, InvalidParameter
 from ldpsql.functions import registry
-from ldpsql.mechanisms import OrthogonalHash, best_squares, counts_of_squares, hash_symbols, prime_power
-from ldpsql.mechanisms.trees import rectangle_error, scatter
+from ldpsql.mechanisms import OrthogonalHash, best_tree, hash_symbols, prime_power
+from ldpsql.mechanisms.trees import counts_of_levels, rectangle_error, scatter
 from ldpsql.questions import Mean
 from ldpsql.testing import estimate_counts, operator_of
 from tests.commands import printed, rows, run
@@ -171,8 +171,8 @@ def test_errors_fall_with_reports_and_grow_with_the_range() -> None:
 
 def test_the_error_of_rectangles_under_a_hierarchy_is_that_of_its_theory_and_other_mechanisms_list_cells() -> None:
     answers = dict(plan("rectangles", 40 * 30, width=40)["mechanism", "error"].iter_rows())
-    fanout, levels = best_squares(Epsilon.parse("1"), (30, 40))
-    variances = [levels * scatter(Epsilon.parse("1"), count) for count in counts_of_squares((30, 40), fanout, levels)]
+    fanout, levels = best_tree(Epsilon.parse("1"), (30, 40))
+    variances = [levels * scatter(Epsilon.parse("1"), count) for count in counts_of_levels((30, 40), fanout, levels)]
     exact = np.sqrt(rectangle_error(variances, (30, 40), fanout) / N)
     assert answers["grid_hierarchy"] == pytest.approx(exact, rel=0.25)  # few rectangles, spread evenly, for all of them
     assert {"grid_hierarchy", "olh"} <= answers.keys()

@@ -74,7 +74,7 @@ from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism, piece_
 from ldpsql.mechanisms.parts import Parts
 from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
-from ldpsql.mechanisms.trees import best_squares, best_tree, counts_of_levels, counts_of_squares, node_reports, response_to
+from ldpsql.mechanisms.trees import best_tree, node_reports, tree_channel
 from ldpsql.privacy.certificate import Certificate
 from ldpsql.privacy.claims import ApproximateLdp, Distances, Epsilon, Grid, MetricLdp, NoClaim, PureLdp
 from ldpsql.reports import (
@@ -99,10 +99,10 @@ __all__ = [
     "PlanarMechanism", "PointsField", "PrefixReports", "Prefixes", "PriorField", "PriorMechanism", "PrivateHash",
     "Product", "PureLdp", "RangeMechanism", "RepeatedError", "RepeatedHash", "RowMechanism",
     "SetReports", "ShareField", "SignMechanism", "SignReports", "SignedBits", "Strings", "Subsets", "SymbolReports",
-    "UndrawnChannel", "Whole", "WholeField", "Window", "after", "best_squares", "best_tree", "cells", "certify",
-    "certify_values", "check_values", "clamped_plane", "coarse_above", "counts_of_levels", "counts_of_squares",
+    "UndrawnChannel", "Whole", "WholeField", "Window", "after", "best_tree", "cells", "certify",
+    "certify_values", "check_values", "clamped_plane", "coarse_above",
     "dimension", "exp_below", "floor_mixing", "from_doubles", "hash_symbols", "highest_log_ratios",
     "hookimpl", "information_of", "is_prime", "least_information", "least_loss", "log_ratio", "mutual_information",
     "node_reports", "over_one_denominator", "piece_readings", "pieces", "planar_channel", "prime_power", "reduced",
-    "repeated_error", "response_to", "rounding_readings", "roundings", "signs_in_blocks", "sql_cells", "window",
+    "repeated_error", "rounding_readings", "roundings", "signs_in_blocks", "sql_cells", "tree_channel", "window",
 ]  # fmt: skip

@@ -78,8 +78,9 @@ Rule = Annotated[str, BeforeValidator(_rule)]
 class Mechanism(Spec):
     """A local mechanism: declared parameters, a privacy claim, and a channel that keeps it.
 
-    An implementation sets ``name``, its parameters, `values`, `claim` and `channel`. If its reports are not values of the
-    domain, it also sets `alphabet` and ``sql_reports``; if no parameter ``domain`` lists the values, also ``sql_domain``.
+    An implementation sets ``name``, its parameters, `values` and `channel`. If it does not keep epsilon-LDP of its parameter
+    ``epsilon``, it also sets `claim`; if its reports are not values of the domain, `alphabet` and ``sql_reports``; if no
+    parameter ``domain`` lists the values, ``sql_domain``.
     """
 
     kind = "mechanism"
@@ -93,9 +94,9 @@ class Mechanism(Spec):
     def values(self) -> Domain | PairSets | Strings:
         """Return the values that may be perturbed, in the order of the channel's rows, or the sets of pairs, or the strings."""
 
-    @abstractmethod
     def claim(self) -> Claim | NoClaim:
-        """Return the privacy guarantee that the channel must keep; `NoClaim` if reports are only estimated from."""
+        """Return the privacy guarantee that the channel must keep: epsilon-LDP; `NoClaim` if nothing is drawn."""
+        return PureLdp(self.epsilon)  # type: ignore[attr-defined]  # an implementation has it, or overrides this
 
     @abstractmethod
     def channel(self) -> AnyChannel:
@@ -131,10 +132,6 @@ class CategoricalMechanism(Mechanism):
     def values(self) -> Domain:
         """Return the declared domain."""
         return self.domain
-
-    def claim(self) -> PureLdp:
-        """Return epsilon-LDP."""
-        return PureLdp(self.epsilon)
 
 
 def certify_values(mechanism: Mechanism, pairs: str = CertifiedPairs.remedy) -> CertifiedValues:

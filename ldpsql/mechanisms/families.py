@@ -24,7 +24,7 @@ from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.spec import EpsilonField, LengthField, NumberField, WholeField, decimal_text, number
 from ldpsql.names import MOMENTS
-from ldpsql.privacy.claims import Claim, Distances, Grid, Line, Metric, MetricLdp, PureLdp
+from ldpsql.privacy.claims import Claim, Distances, Grid, Line, Metric, MetricLdp
 
 _CELL = Cost(3e-5, 1000)  # of a table of distances
 MAX_CELLS = 4096  # with any distances
@@ -92,13 +92,9 @@ class IntervalMechanism(NumberMechanism):
         """Return the numbers of the bins, from 0."""
         return Domain.of(range(self.bins))
 
-    def claim(self) -> Claim:
-        """Return epsilon-LDP."""
-        return PureLdp(self.epsilon)
-
 
 class CellMechanism(Mechanism):
-    """A mechanism over cells of a grid, cell = row * columns + column: an implementation adds ``name``, `claim`, `channel`."""
+    """A mechanism over cells of a grid, cell = row * columns + column: an implementation adds ``name`` and `channel`."""
 
     sql_domain: ClassVar[str | None] = sql_cells("columns", "rows")
     epsilon: EpsilonField = Field(description="privacy parameter: no cell makes a report more than e^epsilon times likelier")
@@ -380,10 +376,6 @@ class OrderedMechanism(NumberMechanism):
             return Moments(str(self.low), str(self.high), self.step, MOST_LEAVES, clip=clip)
         low, high, bins = float(self.low), float(self.high), self.bins or _BINS
         return Bins(low, high, bins, clip=clip) if self.step is None else Steps(low, high, self.step, bins, clip=clip)
-
-    def claim(self) -> Claim:
-        """Return epsilon-LDP."""
-        return PureLdp(self.epsilon)
 
     def layout(self) -> tuple[int, ...]:
         """Return (values,): neighbours are close."""

@@ -18,7 +18,6 @@ from ldpsql.domains.pair_sets import PairSets
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, WholeField
-from ldpsql.privacy.claims import PureLdp
 from ldpsql.reports import Alphabet
 
 MAX_SYMBOLS = 1 << 22
@@ -60,10 +59,6 @@ class KeyValueMechanism(Mechanism):
     def values(self) -> PairSets:
         drop_missing, drop_unknown = self.nulls == "drop", self.outside == "drop"
         return PairSets(self.keys, self.low, self.high, self.clip, drop_missing, drop_unknown)
-
-    def claim(self) -> PureLdp:
-        """Return epsilon-LDP between any two sets."""
-        return PureLdp(self.epsilon)
 
     def layout(self) -> tuple[int, ...]:
         """Return (): symbols have no neighbours, even if the keys have."""

@@ -75,10 +75,6 @@ class JointMechanism(Mechanism):
     def values(self) -> Product:
         return self.columns
 
-    def claim(self) -> PureLdp:
-        """Return epsilon-LDP of the whole row."""
-        return PureLdp(self.epsilon)
-
     def layout(self) -> tuple[int, ...]:
         """Return (): rows have no neighbours."""
         return ()

@@ -88,9 +88,22 @@ def scatter(epsilon: Epsilon, count: int) -> float:
     return value_scatter(grown, count) if symbols is None else hash_scatter(grown, symbols)
 
 
-def counts_of_levels(leaves: int, fanout: int, levels: int) -> list[int]:
-    """Return the number of nodes of each level, from the leaves on."""
-    return [-(-leaves // fanout**level) for level in range(levels)]
+Shape = tuple[int, ...]  # the values on a line, or the rows and columns of a grid
+
+
+def counts_of_levels(shape: Shape, fanout: int, levels: int) -> list[int]:
+    """Return the number of nodes of each level, from the values on: those on a line, or squares of a grid.
+
+    >>> counts_of_levels((16, 24), 2, 5)
+    [384, 96, 24, 6, 2]
+    """
+    return [prod(-(-size // fanout**level) for size in shape) for level in range(levels)]
+
+
+def tree_channel(epsilon: Epsilon, shape: Shape, fanout: int, levels: int) -> Levels:
+    """Return the levels of a tree, each with the response to its nodes."""
+    responses = [response_to(epsilon, count) for count in counts_of_levels(shape, fanout, levels)]
+    return Levels(shape, tuple((fanout**level,) * len(shape) for level in range(levels)), tuple(responses))
 
 
 def range_error(variances: list[float], fanout: int, top: int) -> float:
@@ -122,52 +135,10 @@ def range_error(variances: list[float], fanout: int, top: int) -> float:
     return 2 * (rest - mean)
 
 
-@lru_cache(maxsize=256)
-def best_tree(epsilon: Epsilon, leaves: int, fanout: int | None = None, levels: int | None = None) -> tuple[int, int]:
-    """Return fanout and levels with the smallest expected error of a range, among those that keep what is given.
-
-    Raises:
-        InvalidParameter: if no tree has these.
-
-    """
-    tried = [
-        (branches, count)
-        for branches in ([fanout] if fanout else range(2, MOST_FANOUT + 1))
-        for count in ([levels] if levels else range(1, 33))
-        if counts_of_levels(leaves, branches, count)[-1] > 1
-    ]
-    if not tried:
-        raise InvalidParameter(
-            f"{leaves:,} values do not fill a tree with this fanout and these levels", "leave out fanout or levels"
-        )
-    errors = {tree: _error(epsilon, leaves, *tree) for tree in tried}
-    least = min(errors.values())
-    return next(tree for tree in tried if errors[tree] <= least * (1 + _NEARLY))
-
-
-def _error(epsilon: Epsilon, leaves: int, fanout: int, levels: int) -> float:
-    counts = counts_of_levels(leaves, fanout, levels)
-    return range_error([levels * scatter(epsilon, count) for count in counts], fanout, counts[-1])
-
-
 # Trees over the cells of a grid: how large the squares are, and on how many levels, for a small expected error.
 #
 # The expected error of a rectangle is that of constrained inference in a tree whose nodes all have the same number of children,
 # for a rectangle with random sides and reports that say about as much about every cell.
-
-MOST_SQUARES = 8  # that is tried; larger squares never had the smallest error
-_ROOM_OF_SQUARES = 1.44  # times the least variance: further levels widen intervals by up to a fifth, and bring estimates closer
-
-Shape = tuple[int, ...]
-
-
-def counts_of_squares(shape: Shape, fanout: int, levels: int) -> list[int]:
-    """Return the number of squares of each level, from the cells on.
-
-    >>> counts_of_squares((16, 24), 2, 5)
-    [384, 96, 24, 6, 2]
-    """
-    return [prod(-(-size // fanout**level) for size in shape) for level in range(levels)]
 
 
 def mean_square(size: int, length: int) -> float:
@@ -203,27 +174,38 @@ def rectangle_error(variances: list[float], shape: Shape, fanout: int) -> float:
     return sum((own - above) / known for known, (own, above) in zip(information, pairwise(squares), strict=True))
 
 
+MOST_SQUARES = 8  # that is tried; larger squares never had the smallest error
+_ROOM_OF_SQUARES = 1.44  # times the least variance: further levels widen intervals by up to a fifth, and bring estimates closer
+
+
 @lru_cache(maxsize=256)
-def best_squares(epsilon: Epsilon, shape: Shape, fanout: int | None = None, levels: int | None = None) -> tuple[int, int]:
-    """Return fanout and levels among those that keep what is given: the most levels whose expected error is close to the least.
+def best_tree(epsilon: Epsilon, shape: Shape, fanout: int | None = None, levels: int | None = None) -> tuple[int, int]:
+    """Return fanout and levels with the smallest expected error, among those that keep what is given.
+
+    The error is that of a range, or of a rectangle of a grid: there, the most levels whose error is close to the least.
 
     Raises:
         InvalidParameter: if no tree has these.
 
     """
     tried = [
-        (along, count)
-        for along in ([fanout] if fanout else range(2, MOST_SQUARES + 1))
-        for count in ([levels] if levels else range(1, 19))
-        if along ** (count - 1) < max(shape)
+        (branches, count)
+        for branches in ([fanout] if fanout else range(2, (MOST_FANOUT if len(shape) == 1 else MOST_SQUARES) + 1))
+        for count in ([levels] if levels else range(1, 33))
+        if counts_of_levels(shape, branches, count)[-1] > 1
     ]
     if not tried:
-        raise InvalidParameter("the grid does not fill a tree with this fanout and these levels", "leave out fanout or levels")
-    errors = {tree: _error_of_squares(epsilon, shape, *tree) for tree in tried}
+        raise InvalidParameter(
+            f"{prod(shape):,} values do not fill a tree with this fanout and these levels", "leave out fanout or levels"
+        )
+    errors = {tree: _error(epsilon, shape, *tree) for tree in tried}
     least = min(errors.values())
+    if len(shape) == 1:
+        return next(tree for tree in tried if errors[tree] <= least * (1 + _NEARLY))
     return min((tree for tree in tried if errors[tree] <= least * _ROOM_OF_SQUARES), key=lambda tree: (-tree[1], errors[tree]))
 
 
-def _error_of_squares(epsilon: Epsilon, shape: Shape, fanout: int, levels: int) -> float:
-    variances = [levels * scatter(epsilon, count) for count in counts_of_squares(shape, fanout, levels)]
-    return rectangle_error(variances, shape, fanout)
+def _error(epsilon: Epsilon, shape: Shape, fanout: int, levels: int) -> float:
+    counts = counts_of_levels(shape, fanout, levels)
+    variances = [levels * scatter(epsilon, count) for count in counts]
+    return range_error(variances, fanout, counts[-1]) if len(shape) == 1 else rectangle_error(variances, shape, fanout)

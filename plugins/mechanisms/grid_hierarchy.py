@@ -15,13 +15,11 @@ from ldpsql.mechanisms import (
     Levels,
     Mechanism,
     NodeReports,
-    PureLdp,
     WholeField,
-    best_squares,
-    counts_of_squares,
+    best_tree,
     hookimpl,
     node_reports,
-    response_to,
+    tree_channel,
 )
 
 
@@ -52,20 +50,12 @@ class GridHierarchy(CellMechanism):
         """Return the mechanism with fanout and levels: they are part of what its reports mean."""
         if self.fanout is None or self.levels is None:
             self.values()  # refuses a grid that is too large
-            self.__dict__["fanout"], self.__dict__["levels"] = best_squares(
-                self.epsilon, self.layout(), self.fanout, self.levels
-            )
+            self.__dict__["fanout"], self.__dict__["levels"] = best_tree(self.epsilon, self.layout(), self.fanout, self.levels)
         return self
-
-    def claim(self) -> PureLdp:
-        """Return epsilon-LDP: cells are equally hard to tell apart at any distance."""
-        return PureLdp(self.epsilon)
 
     def channel(self) -> Levels:
         """Return the levels, each with the response to its squares."""
-        shape, fanout, levels = self.layout(), self.fanout or 2, self.levels or 1
-        responses = [response_to(self.epsilon, count) for count in counts_of_squares(shape, fanout, levels)]
-        return Levels(shape, tuple((fanout**level,) * 2 for level in range(levels)), tuple(responses))
+        return tree_channel(self.epsilon, self.layout(), self.fanout or 2, self.levels or 1)
 
     def alphabet(self) -> NodeReports:
         """Return the reports of all levels."""

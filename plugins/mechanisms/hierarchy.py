@@ -15,10 +15,9 @@ from ldpsql.mechanisms import (
     OrderedMechanism,
     WholeField,
     best_tree,
-    counts_of_levels,
     hookimpl,
     node_reports,
-    response_to,
+    tree_channel,
 )
 
 
@@ -47,16 +46,12 @@ class Hierarchy(OrderedMechanism):
     def _grow(self) -> Self:
         """Return the mechanism with fanout and levels: they are part of what its reports mean."""
         if self.fanout is None or self.levels is None:
-            self.__dict__["fanout"], self.__dict__["levels"] = best_tree(
-                self.epsilon, len(self.values()), self.fanout, self.levels
-            )
+            self.__dict__["fanout"], self.__dict__["levels"] = best_tree(self.epsilon, self.layout(), self.fanout, self.levels)
         return self
 
     def channel(self) -> Levels:
         """Return the levels, each with the response to its nodes."""
-        leaves, fanout, levels = len(self.values()), self.fanout or 2, self.levels or 1
-        responses = [response_to(self.epsilon, count) for count in counts_of_levels(leaves, fanout, levels)]
-        return Levels((leaves,), tuple((fanout**level,) for level in range(levels)), tuple(responses))
+        return tree_channel(self.epsilon, self.layout(), self.fanout or 2, self.levels or 1)
 
     def alphabet(self) -> NodeReports:
         """Return the reports of all levels."""

@@ -16,7 +16,6 @@ from ldpsql.mechanisms import (
     Mechanism,
     Prefixes,
     PrefixReports,
-    PureLdp,
     Strings,
     WholeField,
     dimension,
@@ -54,10 +53,6 @@ class Pem(Mechanism):
     def values(self) -> Strings:
         """Return the strings."""
         return Strings(self.max_bytes, UTF8 if self.characters is None else bytes(sorted(set(self.characters.encode()))))
-
-    def claim(self) -> PureLdp:
-        """Return epsilon-LDP between any two strings."""
-        return PureLdp(self.epsilon)
 
     def layout(self) -> tuple[int, ...]:
         """Return (): strings have no neighbours."""
