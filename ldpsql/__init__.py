@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,44 +52,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# Names are loaded on first use: `ldpsql --version` needs none of them.
-_HOMES = {
-    "bulk.charging": ["Charge"],
-    "bulk.counts": ["Counts", "Supports", "merge", "partial_counts", "partial_supports"],
-    "bulk.many_groups": ["estimate_groups"],
-    "bulk.pairs": ["key_value"],
-    "bulk.strings": ["heavy_hitters"],
-    "bulk.phases": ["TwoPhases", "two_phases"],
-    "bulk.releases": ["release"],
-    "bulk.run": ["perturb", "perturb_batches", "perturb_copy", "perturb_once", "perturb_table"],
-    "privacy.certificate": ["Certificate"],
-    "channels": ["Channel", "DenseChannel", "KeepOrSpread"],
-    "domains.domain": ["Domain", "DomainField"],
-    "sql.attach": ["attach", "connect"],
-    "errors": ["Interrupted", "InvalidParameter", "LdpError", "NotPrivate"],
-    "errors.wording": ["load_ipython_extension"],
-    "estimates.estimate": ["Estimate"],
-    "estimates.rectangles": ["rectangle_shares"],
-    "estimates.synthetic": ["synthesize"],
-    "estimators.base": ["Estimator"],
-    "inference.outcome": ["Fit", "Status"],
-    "mechanisms.families": ["GridMechanism", "IntervalMechanism", "MetricMechanism", "RangeMechanism"],
-    "bulk.frames": ["compare_estimators", "estimate", "rappor_shares", "read", "recommend"],
-    "hooks": ["hookimpl"],
-    "engine.interrupting": ["interrupt", "interruptible"],
-    "ledger": ["Ledger", "Policy"],
-    "ledger.permanent": ["Key"],
-    "inference.likelihood": ["Likelihood"],
-    "mechanisms.base": ["CategoricalMechanism", "Mechanism", "certify"],
-    "mechanisms.information": ["Shuffled", "shuffled"],
-    "mechanisms.key_value": ["KeyValueMechanism", "SignMechanism"],
-    "privacy.claims": ["Epsilon"],
-    "pages.demo": ["flights_file"],
-    "registry.documents": ["document"],
-    "reports": ["HashReports", "PairReports", "SetReports"],
-}
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
-
 __all__ = [
     "CategoricalMechanism", "Certificate", "Channel", "Charge", "Counts", "DenseChannel", "Domain", "DomainField", "Epsilon",
     "Estimate", "Estimator", "Fit", "GridMechanism", "HashReports", "Interrupted", "IntervalMechanism", "InvalidParameter",
@@ -101,10 +65,17 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
+@cache
+def _homes() -> dict[str, str]:
+    """Return the module of each public name, as the imports above say it to type checkers."""
+    imports = re.findall(r"^    from (\S+) import (.+)$", Path(__file__).read_text("utf-8"), re.MULTILINE)
+    return {name: module for module, names in imports for name in names.split(", ")}
+
+
+def __getattr__(name: str) -> object:  # `ldpsql --version` needs none of them
+    if name not in __all__:
         raise AttributeError(f"module 'ldpsql' has no attribute '{name}'")
-    return getattr(import_module(f"ldpsql.{_HOME[name]}"), name)
+    return getattr(import_module(_homes()[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -19,6 +19,7 @@ from page_tables import html_table, markdown
 
 import ldpsql
 from ldpsql.pages import figures
+from ldpsql.pages.document import Markup, code, document, folded, joined, tag
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"  # data that may not be shipped; --data names another folder
 ABSENT = "its data are not here"
@@ -111,16 +112,16 @@ class Reproduction:
     source: str
     sql: str = ""
     contents: dict[str, str] = field(default_factory=dict)
-    sections: list[figures.Picture] = field(default_factory=list)
+    sections: list[Markup] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
     def picture(self, title: str, text: str, chart: Any) -> None:
         """Add a picture."""
-        self.sections.append(figures.Picture(title, text, figures.to_svg(chart)))
+        self.sections.append(_section(title, text, figures.to_svg(chart)))
 
     def table(self, title: str, text: str, rows: pl.DataFrame) -> None:
         """Add a table."""
-        self.sections.append(figures.Picture(title, text, html_table(rows.columns, rows.rows())))
+        self.sections.append(_section(title, text, html_table(rows.columns, rows.rows())))
 
     def every(self) -> list[tuple[str, str, str]]:
         """Return each figure and table of the paper, its verdicts, and the reason if it has none."""
@@ -137,13 +138,19 @@ class Reproduction:
         rows = [(f.figure, f.paper, f.ours, f.verdict, f.why) for f in self.findings]
         agreement, every = (COLUMNS, rows), (("figure or table", "verdicts of its claims", "why not"), self.every())
         first = [
-            figures.Picture("Figure by figure", "What the paper reports and what was found here.", html_table(*agreement)),
-            figures.Picture("All figures and tables", "Each claim has a verdict of its own below.", html_table(*every)),
+            _section("Figure by figure", "What the paper reports and what was found here.", html_table(*agreement)),
+            _section("All figures and tables", "Each claim has a verdict of its own below.", html_table(*every)),
         ]
         page = folder / f"{self.title.lower().replace(' ', '_')}.html"
-        page.write_text(figures.page(self.title, self.source, self.sql, [*first, *self.sections]), "utf-8")
+        sql = folded("The SQL", code(self.sql)) if self.sql else None
+        page.write_text(document(self.title, self.source, [], joined(sql, *first, *self.sections)), "utf-8")
         page.with_suffix(".md").write_text(markdown(self.title, self.source, every, agreement), "utf-8")
         return page
+
+
+def _section(title: str, text: str, inside: str) -> Markup:
+    """Return a picture or a table, as HTML, with its title and one sentence."""
+    return tag("section", tag("h2", title), tag("p", text), tag("div", Markup(inside), class_="picture"))
 
 
 def shared(name: str) -> Path:

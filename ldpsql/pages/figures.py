@@ -1,12 +1,11 @@
-"""Pictures: charts as SVG, and one page that holds them and works offline (extra ``report``)."""
+"""Pictures: charts as SVG or PNG (extra ``report``)."""
 
 from __future__ import annotations
 
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import altair as alt
@@ -16,21 +15,11 @@ import vl_convert
 from numpy.typing import NDArray
 
 from ldpsql.inference.operators import Floats
-from ldpsql.pages.document import Markup, code, document, folded, joined, tag
 from ldpsql.pages.maps import Places
 
 AnyChart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart
 BAR, INTERVAL, TRUTH = "#9ecae1", "#08519c", "#d94801"
 MAP = 480  # pixels across
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture with its title and one sentence."""
-
-    title: str
-    text: str
-    svg: str
 
 
 def estimate_chart(rows: pl.DataFrame) -> alt.LayerChart | alt.FacetChart:
@@ -112,14 +101,6 @@ def _specification(chart: Any) -> str:
     """Return what a chart is made of, all rows included: Altair's limit is for what a browser is to draw."""
     with alt.data_transformers.disable_max_rows():
         return str(chart.to_json())
-
-
-def page(title: str, lead: str, sql: str, pictures: Sequence[Picture]) -> str:
-    """Return one HTML page with everything inside it, which loads nothing."""
-    parts = [
-        tag("section", tag("h2", p.title), tag("p", p.text), tag("div", Markup(p.svg), class_="picture")) for p in pictures
-    ]
-    return document(title, lead, [], joined(folded("The SQL", code(sql)) if sql else None, *parts))
 
 
 # A table of numbers as one PNG image: hundreds of thousands of cells take a few kilobytes.
