@@ -133,7 +133,7 @@ def python_place(name: str, value: object) -> object:
     certified = certify(clients.mechanism(name))
     kind = certified.values.listed.values.type
     try:
-        return int(certified.codes(pa.array([value], kind if value is None else None))[0])  # type: ignore[attr-defined]
+        return int(certified.codes(pa.array([value], kind if value is None else None))[0])
     except LdpError:
         return "a missing value was to be perturbed" if value is None else "a value is outside the declared domain"
 

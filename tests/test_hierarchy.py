@@ -568,7 +568,7 @@ def test_dates_outside_missing_or_of_another_type_are_refused(column: pa.Array, 
 
 def test_dates_can_be_clipped_and_missing_ones_replaced() -> None:
     made = mechanism("hierarchy(8, '2024-01-01', '2024-01-03', outside='clip', nulls='as:2024-01-02')")
-    codes = certify(made).codes(pa.array([date(2020, 1, 1), None, date(2030, 1, 1), date(2024, 1, 2)]))  # type: ignore[attr-defined]
+    codes = certify(made).codes(pa.array([date(2020, 1, 1), None, date(2030, 1, 1), date(2024, 1, 2)]))
     assert codes.tolist() == [0, 1, 2, 1]
 
 

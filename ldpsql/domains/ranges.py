@@ -28,20 +28,14 @@ Bounds: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 Ends: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]  # of ranges of bins: the first bin, and that after the last
 
 
-class Numbers(Domain, ABC):
-    """Numbers between two ends. Numbers beyond them count as the nearer end with ``clip``, else they are refused; so is NaN."""
+class Between(Domain, ABC):
+    """Values between two ends. Those beyond them count as the nearer end with ``clip``, else they are refused; so is NaN."""
 
-    _remedy = "widen its range, or write outside := 'clip' in the mechanism"
+    _refusal = OUTSIDE
 
     def __init__(self, values: pa.Array, *, clip: bool) -> None:
         super().__init__(values)
         self.clip = clip
-
-    def position(self, text: str) -> int | None:
-        try:
-            return int(self.codes(pa.array([float(text)]))[0])
-        except (ValueError, OutsideDomain):
-            return None
 
     @withheld
     def codes(
@@ -53,15 +47,37 @@ class Numbers(Domain, ABC):
             return direct
         if null_code is None and column.null_count:
             raise MissingValue(*in_rows(MISSING, column.is_null().to_numpy(zero_copy_only=False)))
-        at, inside = self._places(doubles(column))
+        at, inside = self._places(column)
         if not column.null_count and inside.all():
             return at.astype(np.int32)
         missing = column.is_null().to_numpy(zero_copy_only=False)
         inside |= missing
         if outside_code is None and not inside.all():
-            raise OutsideDomain(*in_rows((OUTSIDE[0], self._remedy), ~inside))
+            raise OutsideDomain(*in_rows(self._refusal, ~inside))
         codes = np.where(inside, at, 0).astype(np.int32)
         return np.select([missing, ~inside], [np.int32(null_code or 0), np.int32(outside_code or 0)], codes)
+
+    @abstractmethod
+    def _places(self, column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the position of every value, and whether it is in the domain; of NULL, any."""
+
+
+class Numbers(Between, ABC):
+    """Numbers between two ends."""
+
+    _low: float
+    _high: float
+    _refusal = OUTSIDE[0], "widen its range, or write outside := 'clip' in the mechanism"
+
+    def position(self, text: str) -> int | None:
+        try:
+            return int(self.codes(pa.array([float(text)]))[0])
+        except (ValueError, OutsideDomain):
+            return None
+
+    def _places(self, column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        numbers = doubles(column)
+        return self._placed(np.clip(numbers, self._low, self._high) if self.clip else numbers)
 
     def spans(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[Ends, Ends]:
         """Return which values stand only for numbers between pairs of numbers, and which may stand for some; here the same."""
@@ -87,7 +103,7 @@ class Numbers(Domain, ABC):
         """
 
     @abstractmethod
-    def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def _placed(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return the position of every number, and whether it is in the domain."""
 
 
@@ -101,6 +117,8 @@ class Whole(Numbers):
         InvalidParameter: unless there are at least two and at most 20,000.
 
     """
+
+    _low: int
 
     def __init__(self, low: int, high: int, *, clip: bool = False) -> None:
         if not low < high < low + MAX_VALUES or max(abs(low), abs(high)) >= _EXACT:
@@ -123,9 +141,7 @@ class Whole(Numbers):
         """Steps of 1."""
         return self._low, self._high, 1, 0, self._high - self._low, 1, 0
 
-    def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        if self.clip:
-            numbers = np.clip(numbers, self._low, self._high)
+    def _placed(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         return numbers - self._low, (numbers >= self._low) & (numbers <= self._high) & (numbers == np.floor(numbers))
 
 
@@ -167,9 +183,7 @@ class Bins(Numbers):
         """Bins that begin at steps."""
         return self._low, self._high, self._width, 0, len(self), 1, len(self)
 
-    def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        if self.clip:
-            numbers = np.clip(numbers, self._low, self._high)
+    def _placed(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         inside = (numbers >= self._low) & (numbers <= self._high)
         with np.errstate(invalid="ignore", over="ignore"):
             places = (numbers - self._low) / self._width  # truncated when they are turned into positions
@@ -205,7 +219,10 @@ class Steps(Numbers):
 
     """
 
-    _remedy = "round the column to the declared step, widen its range, or write outside := 'clip' for numbers beyond it"
+    _refusal = (
+        OUTSIDE[0],
+        "round the column to the declared step, widen its range, or write outside := 'clip' for numbers beyond it",
+    )
 
     def __init__(self, low: float, high: float, step: float, most: int, *, clip: bool = False) -> None:
         self._low, self._high, self._step = low, high, step
@@ -238,9 +255,7 @@ class Steps(Numbers):
         """Bins of steps."""
         return self._low, self._high, self._step, _OFF_STEP, self._last, self._each, 0
 
-    def _places(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        if self.clip:
-            numbers = np.clip(numbers, self._low, self._high)
+    def _placed(self, numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         with np.errstate(invalid="ignore", over="ignore"):
             steps = (numbers - self._low) / self._step
             whole = np.rint(steps)
@@ -321,7 +336,7 @@ UNITS: dict[str, int] = {"day": 86_400_000_000, "hour": 3_600_000_000, "minute":
 _TEMPORAL = ("date", "timestamp", "timestamp with time zone")
 
 
-class Moments(Domain):
+class Moments(Between):
     """Every day, hour or minute from the one that holds ``low`` to the one that holds ``high``; a moment counts as its start.
 
     The days of dates are dates, all other values are timestamps. Moments beyond the ends count as the nearer end with ``clip``,
@@ -345,8 +360,8 @@ class Moments(Domain):
                 f"a range of times must go from low to a later high, at most {most:,} of the unit", "use a larger unit"
             )
         starts = pa.array(np.arange(self._first, last + 1) * self._unit)
-        super().__init__(starts.cast(kind) if pa.types.is_timestamp(kind) else starts.cast(pa.timestamp("us")).cast(kind))
-        self.clip = clip
+        values = starts.cast(kind) if pa.types.is_timestamp(kind) else starts.cast(pa.timestamp("us")).cast(kind)
+        super().__init__(values, clip=clip)
 
     def position(self, text: str) -> int | None:
         try:
@@ -354,22 +369,11 @@ class Moments(Domain):
         except (pa.ArrowException, OutsideDomain):
             return None
 
-    @withheld
-    def codes(
-        self, column: pa.Array | pa.ChunkedArray, *, null_code: int | None = None, outside_code: int | None = None
-    ) -> Codes:
-        column = plain(column)
-        if null_code is None and column.null_count:
-            raise MissingValue(*in_rows(MISSING, column.is_null().to_numpy(zero_copy_only=False)))
+    def _places(self, column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         at = self._microseconds(column) // self._unit - self._first
         if self.clip:
             at = np.clip(at, 0, len(self) - 1)
-        missing = column.is_null().to_numpy(zero_copy_only=False)
-        inside = (at >= 0) & (at < len(self)) | missing
-        if outside_code is None and not inside.all():
-            raise OutsideDomain(*in_rows(OUTSIDE, ~inside))
-        codes = np.where(inside, at, 0).astype(np.int32)
-        return np.select([missing, ~inside], [np.int32(null_code or 0), np.int32(outside_code or 0)], codes)
+        return at, (at >= 0) & (at < len(self))
 
     def _microseconds(self, column: pa.Array) -> NDArray[np.int64]:
         """Return the moments of a column in microseconds since 1970, 0 for NULL."""
