@@ -1,4 +1,4 @@
-"""The difference of a share or a mean between two conditions."""
+"""The difference of a share or a mean between two conditions, and whether two columns are independent of each other."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from ldpsql.questions import (
     NULL,
     TESTED,
     Argument,
+    Columns,
     Contrast,
     Domain,
     InvalidParameter,
+    Kind,
     Mean,
     Question,
     Share,
     hookimpl,
     number_of,
+    python_value,
+    two_columns,
 )
 
 
@@ -55,7 +59,27 @@ class Comparison(Question):
         return number_of(values, self.of, self.given)
 
 
+@dataclass(frozen=True)
+class IndependenceTest(Question):
+    """A test of whether two columns are independent, both of a table of two if none is named."""
+
+    name = "independence"
+    summary = "a test of whether two columns are independent of each other, with their mutual information in bits"
+    fields = {
+        "mutual_information": Kind.NUMBER,
+        "statistic": Kind.NUMBER,
+        "degrees": Kind.WHOLE,
+        "p_value": Kind.NUMBER,
+    }
+    options = {"estimator": "NULL"}
+    columns: Argument = NULL
+
+    def about(self, values: Domain) -> Columns:
+        """Return the two columns."""
+        return two_columns(values, python_value(self.columns))
+
+
 @hookimpl
 def ldpsql_questions() -> list[type[Question]]:
-    """Offer the difference within a group of people and the comparison of two groups."""
-    return [Difference, Comparison]
+    """Offer the difference within a group of people, the comparison of two groups, and the test of independence."""
+    return [Difference, Comparison, IndependenceTest]

@@ -1,4 +1,4 @@
-"""Quantiles of numbers, dates or times, and the median."""
+"""Means, variances, quantiles and medians of numbers, dates or times."""
 
 from __future__ import annotations
 
@@ -13,12 +13,40 @@ from ldpsql.questions import (
     Domain,
     InvalidParameter,
     Kind,
+    Mean,
     Quantile,
     Question,
     QuestionOfColumn,
+    Variance,
     hookimpl,
     items_of,
 )
+
+
+@dataclass(frozen=True)
+class MeanOfValues(QuestionOfColumn):
+    """The mean of the values: of dates a time, with an error in days; of times a time, with an error in seconds."""
+
+    name = "mean"
+    summary = "the mean of the values, with its error and interval"
+    fields = {**NUMBERS, **dict.fromkeys(RANGE, Kind.MEAN)}
+
+    def about(self, values: Domain) -> Mean:
+        """Return the mean, of all or where the condition holds."""
+        return Mean(*self.where(values))
+
+
+@dataclass(frozen=True)
+class VarianceOfValues(QuestionOfColumn):
+    """The variance of the values in their unit squared: days for dates, seconds for times."""
+
+    name = "variance"
+    summary = "the variance of the values, with its error and interval"
+
+    def about(self, values: Domain) -> Variance:
+        """Return the variance, of all or where the condition holds."""
+        return Variance(*self.where(values))
+
 
 _VALUES = {**NUMBERS, **dict.fromkeys(RANGE, Kind.VALUE)}
 
@@ -61,5 +89,5 @@ class Median(QuestionOfColumn):
 
 @hookimpl
 def ldpsql_questions() -> list[type[Question]]:
-    """Offer both."""
-    return [Quantiles, Median]
+    """Offer the four."""
+    return [MeanOfValues, VarianceOfValues, Quantiles, Median]
