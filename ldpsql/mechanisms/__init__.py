@@ -60,6 +60,7 @@ from ldpsql.mechanisms.families import (
     PriorField,
     PriorMechanism,
     RangeMechanism,
+    shares_of,
     window,
 )
 from ldpsql.mechanisms.information import (
@@ -104,5 +105,5 @@ __all__ = [
     "dimension", "exp_below", "floor_mixing", "from_doubles", "hash_symbols", "highest_log_ratios",
     "hookimpl", "information_of", "is_prime", "least_information", "least_loss", "log_ratio", "mutual_information",
     "node_reports", "over_one_denominator", "piece_readings", "pieces", "planar_channel", "prime_power", "reduced",
-    "repeated_error", "rounding_readings", "roundings", "signs_in_blocks", "sql_cells", "tree_channel", "window",
+    "repeated_error", "rounding_readings", "roundings", "shares_of", "signs_in_blocks", "sql_cells", "tree_channel", "window",
 ]  # fmt: skip

@@ -78,9 +78,9 @@ Rule = Annotated[str, BeforeValidator(_rule)]
 class Mechanism(Spec):
     """A local mechanism: declared parameters, a privacy claim, and a channel that keeps it.
 
-    An implementation sets ``name``, its parameters, `values` and `channel`. If it does not keep epsilon-LDP of its parameter
+    An implementation sets ``name``, its parameters and `channel`. If it does not keep epsilon-LDP of its parameter
     ``epsilon``, it also sets `claim`; if its reports are not values of the domain, `alphabet` and ``sql_reports``; if no
-    parameter ``domain`` lists the values, ``sql_domain``.
+    parameter ``domain`` lists the values, `values` and ``sql_domain``.
     """
 
     kind = "mechanism"
@@ -90,9 +90,13 @@ class Mechanism(Spec):
     nulls: Rule | None = Field(None, description="'as:VALUE': a declared value stands for NULL; else NULL is refused")
     outside: Rule | None = Field(None, description="'as:VALUE': a declared value stands for any value outside the domain")
 
-    @abstractmethod
     def values(self) -> Domain | PairSets | Strings:
-        """Return the values that may be perturbed, in the order of the channel's rows, or the sets of pairs, or the strings."""
+        """Return the values that may be perturbed, in the order of the channel's rows, or the sets of pairs, or the strings.
+
+        By default, the parameter ``domain`` lists them.
+        """
+        declared: Domain = self.domain  # type: ignore[attr-defined]  # an implementation has it, or overrides this
+        return declared
 
     def claim(self) -> Claim | NoClaim:
         """Return the privacy guarantee that the channel must keep: epsilon-LDP; `NoClaim` if nothing is drawn."""
@@ -128,10 +132,6 @@ class CategoricalMechanism(Mechanism):
 
     epsilon: EpsilonField = Field(description="privacy parameter: no value makes a report more than e^epsilon times likelier")
     domain: DomainField = Field(description="the values that may occur, in a fixed order; at most 16,777,216")
-
-    def values(self) -> Domain:
-        """Return the declared domain."""
-        return self.domain
 
 
 def certify_values(mechanism: Mechanism, pairs: str = CertifiedPairs.remedy) -> CertifiedValues:

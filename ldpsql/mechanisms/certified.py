@@ -110,7 +110,7 @@ class CertifiedMechanism(ABC):
 
         """
         self.check_cost(len(column))
-        return _by_block(lambda block: self.channel.draw(self._inputs(block), words), column)
+        return _by_block(lambda block: self.channel.draw(self.codes(block), words), column)
 
     @withheld
     def check(self, column: pa.Array | pa.ChunkedArray) -> None:
@@ -121,7 +121,7 @@ class CertifiedMechanism(ABC):
 
         """
         for start in range(0, max(1, len(column)), _BLOCK):
-            self._inputs(column.slice(start, _BLOCK))
+            self.codes(column.slice(start, _BLOCK))
 
     def check_cost(self, reports: int) -> None:
         """Refuse to draw reports that take too much memory together, or too long for each vector of DuckDB.
@@ -137,7 +137,7 @@ class CertifiedMechanism(ABC):
         )
 
     @abstractmethod
-    def _inputs(self, column: pa.Array | pa.ChunkedArray) -> Any:
+    def codes(self, column: pa.Array | pa.ChunkedArray) -> Any:
         """Return what the channel takes for each value of a block, by the rules of the mechanism."""
 
     @withheld
@@ -229,9 +229,6 @@ class CertifiedValues(_Responding):
         self.check_cost(len(places))
         return _by_block(lambda block: self.channel.draw(codes.take(block)), places)
 
-    def _inputs(self, column: pa.Array | pa.ChunkedArray) -> Codes:
-        return self.codes(column)
-
     @withheld
     def perturb(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Draw one report for each value; those of a tree are not numbered on the way."""
@@ -274,7 +271,7 @@ class CertifiedPairs(_Responding):
     def draw_value(self, place: int, count: int) -> Drawn:
         return self.channel.draw(self.channel.extreme(place).repeated(count))
 
-    def _inputs(self, column: pa.Array | pa.ChunkedArray) -> Sets:
+    def codes(self, column: pa.Array | pa.ChunkedArray) -> Sets:
         sets = self.values.sets(column)
         _check_codes(sets.keys, self.channel.keys)
         return sets
@@ -321,7 +318,7 @@ class CertifiedStrings(CertifiedMechanism):
     def draw_value(self, place: int, count: int) -> Drawn:
         return self.channel.draw(np.tile(self.channel.extreme(place), (count, 1)))
 
-    def _inputs(self, column: pa.Array | pa.ChunkedArray) -> Letters:
+    def codes(self, column: pa.Array | pa.ChunkedArray) -> Letters:
         letters = self.values.codes(column, null=self.null_letters, outside=self.outside_letters)
         _check_codes(letters.ravel(), self.channel.letters + 1)
         return letters
@@ -401,9 +398,6 @@ class CertifiedRow(CertifiedMechanism):
             with of_column(name):
                 out[:, j] = part.codes(values)
         return out
-
-    def _inputs(self, column: pa.Array | pa.ChunkedArray) -> Codes:
-        return self.codes(column)
 
 
 @dataclass(frozen=True, eq=False)

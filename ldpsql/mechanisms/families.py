@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from datetime import date
 from fractions import Fraction
 from functools import cache, cached_property
@@ -24,7 +25,7 @@ from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.spec import EpsilonField, LengthField, NumberField, WholeField, decimal_text, number
 from ldpsql.names import MOMENTS
-from ldpsql.privacy.claims import Claim, Distances, Grid, Line, Metric, MetricLdp
+from ldpsql.privacy.claims import Claim, Distances, Epsilon, Grid, Line, Metric, MetricLdp
 
 _CELL = Cost(3e-5, 1000)  # of a table of distances
 MAX_CELLS = 4096  # with any distances
@@ -183,17 +184,20 @@ DistancesField = Annotated[
 class MetricMechanism(Mechanism):
     """A mechanism over values with a distance between them: cells of a grid row by row, or any table of distances.
 
-    An implementation adds ``name``, its parameters, `values`, `claim` and `channel`; reports are values.
+    An implementation adds ``name``, its parameters and `channel`; reports are values.
     """
 
+    if TYPE_CHECKING:
+        epsilon: Epsilon
+        domain: Domain
     per_distance = True
     columns: Annotated[WholeField, Field(ge=1, le=MAX_CELLS)] | None = Field(None, description="number of columns of the grid")
     side: LengthField = Field(Fraction(1), description="length of the side of a cell of the grid")
     distances: DistancesField | None = Field(None, description="the distances of all pairs of values, instead of a grid")
 
-    @abstractmethod
-    def values(self) -> Domain:
-        """Return the values that lie in the metric space."""
+    def claim(self) -> MetricLdp:
+        """Return metric privacy."""
+        return MetricLdp(self.epsilon, self.metric())
 
     def metric(self) -> Metric:
         """Return the distances.
@@ -202,7 +206,7 @@ class MetricMechanism(Mechanism):
             InvalidParameter: unless the parameters describe either a grid or a table of distances, and it fits the domain.
 
         """
-        size = len(self.values())
+        size = len(self.domain)
         if size > MAX_CELLS:
             raise InvalidParameter(f"a metric space may have at most {MAX_CELLS} values", "use larger cells")
         if (self.columns is None) == (self.distances is None):
@@ -218,7 +222,7 @@ class MetricMechanism(Mechanism):
 
     def layout(self) -> tuple[int, ...]:
         """Return (rows, columns) if the values are the cells of a grid, else ()."""
-        return (len(self.values()) // self.columns, self.columns) if self.columns else ()
+        return (len(self.domain) // self.columns, self.columns) if self.columns else ()
 
 
 def _prior(values: Any) -> tuple[Fraction, ...]:
@@ -233,10 +237,23 @@ PriorField = Annotated[
 ]
 
 
+def shares_of(prior: Sequence[Fraction | int], size: int, signature: str) -> NDArray[np.float64]:
+    """Return a prior as a distribution.
+
+    Raises:
+        InvalidParameter: unless it has one number for each of ``size`` values.
+
+    """
+    if len(prior) != size:
+        raise InvalidParameter("the prior must have one number for each value of the domain", signature)
+    total = sum(prior)
+    return np.array([float(p / total) for p in prior])
+
+
 class PriorMechanism(MetricMechanism):
     """A mechanism on a metric space, built for a public prior, and built again when an estimate replaces it: see `privic`.
 
-    An implementation adds ``name``, its parameters with a ``prior: PriorField``, `values`, `claim`, `channel` and `tight`.
+    An implementation adds ``name``, its parameters with a ``prior: PriorField``, `claim`, `channel` and `tight`.
     """
 
     if TYPE_CHECKING:
@@ -248,16 +265,8 @@ class PriorMechanism(MetricMechanism):
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """The prior as a distribution.
-
-        Raises:
-            InvalidParameter: if it does not have one number for each value.
-
-        """
-        if len(self.prior) != len(self.values()):
-            raise InvalidParameter("the prior must have one number for each value of the domain", self.signature())
-        total = sum(self.prior)
-        return np.array([float(p / total) for p in self.prior])
+        """The prior as a distribution; see `shares_of`."""
+        return shares_of(self.prior, len(self.domain), self.signature())
 
     def with_prior(self, shares: NDArray[np.float64]) -> Self:
         """Return the mechanism with another prior and all other parameters the same."""

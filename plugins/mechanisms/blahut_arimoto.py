@@ -14,7 +14,6 @@ from pydantic import Field
 from ldpsql.mechanisms import (
     MARGIN,
     Channel,
-    Domain,
     DomainField,
     Epsilon,
     EpsilonField,
@@ -59,10 +58,6 @@ class BlahutArimoto(PriorMechanism):
     mixing: Annotated[NumberField, Field(ge=0, lt=1)] = Field(
         0.0, description="share of the uniform distribution in the final c, so that no report dies out"
     )
-
-    def values(self) -> Domain:
-        """Return the declared domain."""
-        return self.domain
 
     def _logs(self) -> NDArray[np.float64]:
         """Return the logarithms of the channel (equations 1 and 2); -inf in the columns of rare reports."""

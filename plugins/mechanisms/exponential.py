@@ -9,11 +9,9 @@ from pydantic import Field
 
 from ldpsql.mechanisms import (
     Channel,
-    Domain,
     DomainField,
     EpsilonField,
     Mechanism,
-    MetricLdp,
     MetricMechanism,
     from_doubles,
     hookimpl,
@@ -33,14 +31,6 @@ class Exponential(MetricMechanism):
     name = "exponential"
     epsilon: EpsilonField = Field(description="privacy parameter per unit of distance")
     domain: DomainField = Field(description="the values that may occur, in a fixed order; on a grid, its cells row by row")
-
-    def values(self) -> Domain:
-        """Return the declared domain."""
-        return self.domain
-
-    def claim(self) -> MetricLdp:
-        """Return metric privacy."""
-        return MetricLdp(self.epsilon, self.metric())
 
     def channel(self) -> Channel:
         """Return the rows, built for an epsilon that leaves room for rounding at the smallest distance."""

@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 
 from ldpsql.mechanisms import (
     Channel,
-    Domain,
     DomainField,
     EpsilonField,
     HashReports,
@@ -53,10 +52,6 @@ class Loloha(Mechanism):
         if self.once >= self.permanent:
             raise InvalidParameter("once must be smaller than permanent", "loloha(permanent := 2, once := 1, ...)")
         return self
-
-    def values(self) -> Domain:
-        """Return the declared domain."""
-        return self.domain
 
     def claim(self) -> PureLdp:
         """Return the epsilon of one report."""

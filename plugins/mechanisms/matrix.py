@@ -102,10 +102,6 @@ class Matrix(Mechanism):
     epsilon: EpsilonField | None = Field(None, description="the claim; by default the smallest that the rows keep")
     reports: DomainField | None = Field(None, description="the reports, in the order of the columns; by default the domain")
 
-    def values(self) -> Domain:
-        """Return the declared domain."""
-        return self.domain
-
     def alphabet(self) -> Domain:
         """Return the declared reports, else the domain."""
         return self.reports or self.domain
@@ -149,10 +145,6 @@ class WithoutPrivacy(Mechanism):
     domain: DomainField = Field(description="the values that may occur, in the order of the rows")
     rows: RowsField = Field(description="probabilities, one row for each value, one column for each report; zeros are allowed")
     reports: DomainField | None = Field(None, description="the reports, in the order of the columns; by default the domain")
-
-    def values(self) -> Domain:
-        """Return the declared domain."""
-        return self.domain
 
     def alphabet(self) -> Domain:
         """Return the declared reports, else the domain."""

@@ -4,8 +4,6 @@ Kairouz, Oh, Viswanath, "Extremal mechanisms for local differential privacy", JM
 With an expected loss it needs no list of extreme points: reports with the same best answer can be merged into that value.
 """
 
-from collections.abc import Sequence
-from fractions import Fraction
 from functools import cached_property
 from math import exp
 from typing import Annotated, Any, NamedTuple
@@ -25,7 +23,6 @@ from ldpsql.mechanisms import (
     IntervalMechanism,
     InvalidParameter,
     Mechanism,
-    MetricLdp,
     MetricMechanism,
     NumberField,
     PriorField,
@@ -36,6 +33,7 @@ from ldpsql.mechanisms import (
     least_loss,
     mutual_information,
     reduced,
+    shares_of,
 )
 
 _RARE = 2.0**-40  # below it a report is left out
@@ -226,14 +224,6 @@ class OptimalMetric(MetricMechanism):
         None, description="expected loss that reports may have; then the channel has the least mutual information at this loss"
     )
 
-    def values(self) -> Domain:
-        """Return the declared domain."""
-        return self.domain
-
-    def claim(self) -> MetricLdp:
-        """Return metric privacy."""
-        return MetricLdp(self.epsilon, self.metric())
-
     def channel(self) -> DenseChannel:
         """Return the best channel in whole numbers."""
         return from_doubles(varied(self._solved[0]), self.epsilon.value * self.metric().nearest())
@@ -317,19 +307,6 @@ def varied(best: Floats) -> Floats:
     raise InvalidParameter(
         "the best channel gives the same report for every value", "use a larger epsilon, or a mechanism without a prior"
     )
-
-
-def shares_of(prior: Sequence[Fraction | int], size: int, signature: str) -> Floats:
-    """Return a prior as shares.
-
-    Raises:
-        InvalidParameter: unless it has one number for each of ``size`` values.
-
-    """
-    if len(prior) != size:
-        raise InvalidParameter("the prior must have one number for each value", signature)
-    total = sum(prior)
-    return np.array([float(p / total) for p in prior])
 
 
 def check_epsilon(name: str, epsilon: Epsilon) -> None:
