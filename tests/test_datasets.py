@@ -199,7 +199,14 @@ RENEWALS: dict[str, Callable[[DuckDBPyConnection, int], tuple[Any, str, str]]] =
     "a relation": lambda con, i: (con.sql(f"FROM people -- {i}"), f"batch {i}", f"p{i}"),
     "a view of the same body": lambda con, i: (body(con, f"same{i}"), f"batch {i}", f"p{i}"),
     "an alias": lambda con, i: (attached(con, f"wh{i}"), f"batch {i}", ""),
+    "another file next to a computed name": lambda con, i: (computed(con, f"{'abc'[i]}.txt"), f"batch {i}", ""),
 }
+
+
+def computed(con: DuckDBPyConnection, other: str) -> str:
+    Path(other).touch()
+    con.execute(f"CREATE OR REPLACE VIEW computed AS FROM read_parquet('peo' || 'ple.parquet') WHERE '{other}' <> ''")
+    return "computed"
 
 
 def linked(file: str, name: str) -> str:

@@ -386,6 +386,32 @@ def test_runs_on_the_table_of_a_policy_do_what_it_says_in_every_way_to_perturb(
     assert ledger.history() == []
 
 
+HIDDEN = [  # how a statement can name people.parquet
+    "read_parquet('peo' || 'ple.parquet')",
+    "read_parquet('peo'\n'ple.parquet')",
+    "read_parquet(E'peo\\x70le.parquet')",
+    "read_parquet($$people.parquet$$)",
+    "read_parquet(people.parquet)",
+    "people.parquet",
+    "query('FROM ' || 'people.parquet')",
+    "-- it's\n 'people.parquet'",
+    "read_parquet(/* ' */ 'people.parquet' /* ' */)",
+]
+
+
+@pytest.mark.parametrize("source", HIDDEN)
+def test_a_file_is_seen_however_a_statement_names_it(
+    bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    settled(tmp_path, monkeypatch, BINDING.format(permanent="false"))
+    bound.execute("COPY others TO 'others.parquet'")
+    ldpsql.attach(bound)
+    draws = f"SELECT ldp.perturb(city, ldp.{MORE}) FROM {source}"
+    for statement in (draws, f"{draws} WHERE 'others.parquet' <> ''"):
+        with pytest.raises(duckdb.Error, match="LDP307"):
+            bound.execute(statement).fetchall()
+
+
 def test_a_policy_is_looked_up_once_for_a_statement_however_many_rows_it_reads(
     bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -422,3 +448,38 @@ def test_a_release_draws_from_no_other_table_than_its_dataset(
             with pytest.raises(duckdb.Error, match=r"LDP320.*another table or file"):
                 bound.execute(f"SELECT ldp.perturb(city, {call}) FROM {source}").fetchall()
         bound.execute(f"CREATE TABLE reports AS SELECT ldp.perturb(city, {call}) AS city FROM others")
+
+
+@pytest.mark.parametrize("source", HIDDEN)
+def test_a_release_draws_from_no_other_file_than_its_dataset(
+    bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    settled(tmp_path, monkeypatch, "")
+    bound.execute("COPY others TO 'others.parquet'")
+    ldpsql.attach(bound, ledger=Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=1)))
+    call = "ldp.krr(1, ['Lima', 'Oslo'])"
+    draws = f"SELECT ldp.perturb(city, {call}) FROM {source}"
+    with ldpsql.release(bound, "others.parquet", {"city": call}, "reports"):
+        for statement in (draws, f"{draws} WHERE 'others.parquet' <> ''"):
+            with pytest.raises(duckdb.Error, match=r"LDP320.*another table or file"):
+                bound.execute(statement).fetchall()
+        bound.execute(f"CREATE TABLE reports AS SELECT ldp.perturb(city, {call}) AS city FROM 'others.parquet'")
+
+
+def test_a_table_of_no_release_is_not_read_because_reports_are_to_go_there(
+    bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled(tmp_path, monkeypatch, "")
+    ldpsql.attach(bound, ledger=Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=3)))
+    call = "ldp.krr(1, ['Lima', 'Oslo'])"
+    more = f"INSERT INTO reports SELECT ldp.perturb(city, {call}) FROM others WHERE (SELECT count(*) FROM reports) < 999"
+    with (
+        pytest.raises(duckdb.Error, match=r"LDP320.*another table or file"),
+        ldpsql.release(bound, "others", {"city": call}, "people"),
+    ):
+        bound.execute(f"SELECT ldp.perturb(city, {call}) FROM people")
+    bound.execute("CREATE TABLE reports(city VARCHAR)")
+    for again in (False, True):
+        with ldpsql.release(bound, "others", {"city": call}, "reports", again=again):
+            bound.execute(more)
+    assert bound.execute("SELECT count(*) FROM reports").fetchall() == [(200,)]

@@ -120,7 +120,7 @@ def _drawn(
     for mechanism in mechanisms.values():
         allowed[mechanism] += rows
     marking = Marking(con, name.destination, mechanisms)
-    whose = _with_destination(data, name.destination)
+    whose = _with_destination(con, data, name.destination)
     with _returned_if_nothing_was_drawn(con, ledger, charged, guard), guard.allowing(allowed, whose):
         guard.name_columns(mechanisms)
         yield charged
@@ -160,7 +160,7 @@ def _permanent(
     releases = charge_columns_once(ledger, data, reported, name.destination)
     permitted = {(mechanisms[column], column): one.fingerprints for column, one in reported.items()}
     marking = Marking(con, name.destination, mechanisms)
-    with guard.allowing_permanent(permitted, _with_destination(data, name.destination)):
+    with guard.allowing_permanent(permitted, _with_destination(con, data, name.destination)):
         yield releases[-1]
     marking.write_if_there(con)
     for charged in releases:
@@ -203,9 +203,12 @@ def _without_variables(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
         yield cursor
 
 
-def _with_destination(data: Identity, destination: str) -> Identity:
-    """Return what a release may read: its rows, and the reports that are at its destination already."""
-    return replace(data, base=(*data.base, destination)) if data.base else data
+def _with_destination(con: DuckDBPyConnection, data: Identity, destination: str) -> Identity:
+    """Return what a release may read: its rows, and its destination, unless a table or a file there has rows of no release."""
+    with _without_variables(con) as cursor:
+        there = identity_of(cursor, destination).base
+        raw = there and not written_tokens(con, destination) and people(cursor, destination, ROW)[0]
+    return replace(data, base=(*data.base, destination)) if data.base and not raw else data
 
 
 def _mechanism(cursor: DuckDBPyConnection, call: Mechanism | str) -> Mechanism:

@@ -36,7 +36,7 @@ from ldpsql.places import pattern_of
 from ldpsql.quoting import quoted, text_literal
 
 _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".\s](?:[^".]*[^".\s])?))\s*(\.|$)')
-_QUOTED = re.compile(r"'((?:[^']|'')*)'|\"((?:[^\"]|\"\")*)\"")
+_QUOTED = re.compile(r"'((?:[^']|'')*)'|\"((?:[^\"]|\"\")*)\"|\$(\w*)\$(.*)\$\3\$", re.DOTALL)  # a token that is text or a name
 _WORD = re.compile(r"\w+")
 _FILE = re.compile(r"[/\\]|\.(parquet|pq|csv|tsv|json|jsonl|ndjson|arrow|feather|gz|zst)$", re.IGNORECASE)
 _LOCAL = re.compile(r"file:(//(localhost)?)?(?=/)", re.IGNORECASE)
@@ -46,6 +46,9 @@ _COMPUTING = re.compile(  # they take names, or SQL
     r"\b(query|query_table|perturb_rows|read_\w+|\w+_(scan|query)|parquet_\w+|sniff_csv|glob|json_execute_serialized_sql)\b",
     re.IGNORECASE,
 )
+_TAKES_SQL = re.compile(r"(\w+_)?query|json_execute_serialized_sql", re.IGNORECASE)
+_DOTTED = re.compile(r"[iq](?:\.[iq])+")  # in the letters of `_lexed`
+_PLAIN_CALL = re.compile(r"f\((?:s|\[s(?:,s)*\]|[iq](?:\.[iq])*)[,)]")
 _UNCALLED = re.compile(r'"?(inode|rows|body) ')
 _FRAMES = {"ARROW_SCAN", "PANDAS_SCAN"}
 _DATABASE = (".duckdb", ".db", ".ddb")
@@ -107,8 +110,9 @@ class Identity:
         return f"rows {digest.hexdigest()}" if self.base and self.rows else ""
 
     def within(self, other: Identity) -> bool:
-        """Whether all tables and files of this source are among those of another."""
-        return all(any(alike(one, its) for its in other.base) for one in self.base)
+        """Whether all tables and files of this source are among those of another; files of computed names are in no others."""
+        known = [its for its in other.base if its != COMPUTED]
+        return all(one in other.base or (one != COMPUTED and any(alike(one, its) for its in known)) for one in self.base)
 
 
 def is_called(name: str) -> bool:
@@ -276,10 +280,11 @@ def _identity(cursor: DuckDBPyConnection, name: str, scans: list[tuple[str, str]
         settings = "SELECT current_setting('home_directory'), current_setting('file_search_path')"
         ((home, searched),) = cursor.execute(settings).fetchall()
         folders = home or os.path.expanduser("~"), ["", *filter(None, (searched or "").split(","))]
-        strings = (string for reached in _Texts(cursor).reached(text) for string in _strings(reached))
-        files = files.union(*(_existing(string, folders) for string in strings))
-    if not files and any(_READER.match(read) for read in _functions(scans) - _FRAMES):
-        files = {COMPUTED}
+        reached = _Texts(cursor, ours=False).reached(text)
+        files = files.union(*(_existing(string, folders) for one in reached for string in _strings(one)))
+        seen = files and not any(map(_computes_names, reached))
+        if not seen and any(_READER.match(read) for read in _functions(scans) - _FRAMES):
+            files.add(COMPUTED)
     base = {dotted([databases[catalog][0], *rest]) for catalog, *rest in tables} | files
     inodes = {dotted([databases[catalog][1], *rest]) for catalog, *rest in tables if databases[catalog][1]}
     inodes |= {_inode(file) for file in files if os.path.isfile(file)}
@@ -385,8 +390,39 @@ class _Texts:
 
 
 def _strings(text: str) -> list[str]:
-    """Return the strings and the quoted names in SQL."""
-    return [single.replace("''", "'") or double.replace('""', '"') for single, double in _QUOTED.findall(text)]
+    """Return the strings and the quoted names in SQL, and names with dots, which may be those of files."""
+    codes, tokens = _lexed(text)
+    alone = (token for code, token in zip(codes, tokens, strict=True) if code in "sq")
+    return [*alone, *("".join(tokens[match.start() : match.end()]) for match in _DOTTED.finditer(codes))]
+
+
+def _computes_names(text: str) -> bool:
+    """Return whether SQL calls a function that takes SQL, or one that takes names with more than strings or a name."""
+    codes, _ = _lexed(text)
+    return "g(" in codes or codes.count("f(") > len(_PLAIN_CALL.findall(codes))
+
+
+def _lexed(text: str) -> tuple[str, list[str]]:
+    """Return a letter for each token of SQL, as DuckDB reads it, and the tokens without quotes; comments are left out.
+
+    The letters are f for a function that takes names, g for one that takes SQL, s for a string, q for a name in quotes and i
+    for another name or word; x stands for other tokens of several characters.
+    """
+    octets, found = text.encode(), duckdb.tokenize(text)
+    codes, tokens = [], []
+    for (start, kind), end in zip(found, [*(start for start, _ in found[1:]), len(octets)], strict=True):
+        token = octets[start:end].decode(errors="replace").strip()
+        if kind == duckdb.token_type.comment:
+            continue
+        match, code = _QUOTED.fullmatch(token), "i" if _WORD.fullmatch(token) else token if len(token) == 1 else "x"
+        if match:
+            token = (match[1] or "").replace("''", "'") or (match[2] or "").replace('""', '"') or match[4] or ""
+            code = "s" if match[2] is None else "q"
+        if code in "iq" and _COMPUTING.fullmatch(token):
+            code = "g" if _TAKES_SQL.fullmatch(token) else "f"
+        codes.append(code)
+        tokens.append(token)
+    return "".join(codes), tokens
 
 
 def _existing(path: str, folders: tuple[str, list[str]]) -> set[str]:
