@@ -107,6 +107,10 @@ def test_best_is_not_worse_than_equal_shares_if_reports_say_nothing() -> None:
     theta = registry().estimator("best").fit(Likelihood(operator, counts)).theta
     equal = (np.abs(theta - truth).sum(axis=1) < 1e-9).sum()
     assert equal >= 270  # of 400, in each with a chance of about .8
+    nearly = np.linspace(1.3, 0.7, 32) / 32
+    counts = RNG.multinomial(3_000, operator.forward(nearly[None])[0], 400).astype(np.float64)
+    away = np.abs(registry().estimator("best").fit(Likelihood(operator, counts)).theta - nearly).sum(axis=1).mean()
+    assert away < 1.42 * np.abs(truth - nearly).sum()  # 1.19, with a standard deviation of .04; 1.6 if reports decide earlier
 
 
 def test_an_early_stop_is_a_candidate_for_few_values() -> None:
