@@ -99,6 +99,17 @@ def test_a_table_has_one_budget_however_it_is_spelled(con: DuckDBPyConnection, t
     spends_one_budget(con, tmp_path, SAME)
 
 
+@pytest.mark.parametrize("name", ['"income/expenses"', '"a\\b.csv"'])
+def test_a_table_whose_name_looks_like_a_path_is_a_table(con: DuckDBPyConnection, tmp_path: Path, name: str) -> None:
+    ldpsql.attach(con)
+    con.execute(f"CREATE TABLE {name} AS FROM people")
+    perturb_table(con, name, '"out/reports"', COLUMNS)
+    assert con.execute('FROM ldp.estimate("out/reports", city)').fetchall()
+    with pytest.raises(duckdb.Error, match="LDP408"):
+        con.execute("FROM ldp.estimate(\"out/reports\", city, ldp.krr(2, ['Lima', 'Oslo']))")
+    spends_one_budget(con, tmp_path, [name, f"main.{name}", f"wh.main.{name}"])
+
+
 def test_a_column_has_one_budget_however_its_name_is_written(con: DuckDBPyConnection, tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "grouped.ledger", Policy(epsilon_budget=1, column_groups={"home": ("city",)}))
     con.execute('CREATE VIEW spelled AS SELECT city AS "City" FROM people')

@@ -17,7 +17,7 @@ from ldpsql.bulk.sinks import write_token
 from ldpsql.bulk.sources import files_of, format_of, source_of
 from ldpsql.domains.columns import is_pandas_frame, type_of_column
 from ldpsql.engine.connections import CONNECTIONS
-from ldpsql.engine.identity import parts, table_of
+from ldpsql.engine.identity import parts, split, table_of
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import OtherMechanism, SourceRefused
 from ldpsql.mechanisms.base import Mechanism
@@ -170,7 +170,7 @@ def compare_comments(
         OtherMechanism: if another one drew them.
 
     """
-    path, comments = parts(name), dict(columns)
+    path, comments = tuple(map(str.casefold, split(name))), dict(columns)
     catalog, schema = map(str.casefold, place)
     full: dict[int, list[tuple[str, ...]]] = {
         1: [("temp", "main", *path), (catalog, schema, *path)],

@@ -151,9 +151,9 @@ def dotted(path: Iterable[str]) -> str:
 def parts(name: str) -> tuple[str, ...]:
     """Return the parts of a dotted name or of a path in lowercase; any other string is one part."""
     name = without_secrets(name)  # older ledgers hold addresses as they were written
-    if _FILE.search(name):
-        return tuple(part.casefold() for part in Path(name).parts)
-    return tuple(part.casefold() for part in split(name))
+    read = split(name)
+    is_of_sql = '"' in name and read != (name.strip(),)  # "income/expenses" is a table, and /data/a"b".csv no name in SQL
+    return tuple(part.casefold() for part in (Path(name).parts if _FILE.search(name) and not is_of_sql else read))
 
 
 def split(name: str) -> tuple[str, ...]:
