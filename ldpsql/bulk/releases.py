@@ -18,7 +18,7 @@ from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.sinks import written_tokens
 from ldpsql.domains.columns import plain
 from ldpsql.engine.connections import duckdb_of
-from ldpsql.engine.identity import Identity, identity_of
+from ldpsql.engine.identity import Identity, identity_of, table_of
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import InvalidParameter, KeyUnusable, LdpError, NotReleased
 from ldpsql.errors.boundary import withheld_block
@@ -204,10 +204,10 @@ def _without_variables(con: DuckDBPyConnection) -> Iterator[DuckDBPyConnection]:
 
 
 def _with_destination(con: DuckDBPyConnection, data: Identity, destination: str) -> Identity:
-    """Return what a release may read: its rows, and its destination, unless a table or a file there has rows of no release."""
+    """Return what a release may read: its rows, and its destination, unless a table there has rows of no release."""
     with _without_variables(con) as cursor:
-        there = identity_of(cursor, destination).base
-        raw = there and not written_tokens(con, destination) and people(cursor, destination, ROW)[0]
+        of_no_release = table_of(cursor, destination) and not written_tokens(con, destination)
+        raw = of_no_release and people(cursor, destination, ROW)[0]
     return replace(data, base=(*data.base, destination)) if data.base and not raw else data
 
 
