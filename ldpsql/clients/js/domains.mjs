@@ -23,11 +23,13 @@ domains.steps = ({ low, high, step, each, last, clip }) => (value) => {
 };
 
 //: domain_moments
-// A Date, or text such as 2024-01-31 or 2024-01-31 12:00:00, which is UTC unless it names another zone.
+// A Date, or text such as 2024-01-31 or 2024-01-31 12:00:00, which is UTC unless it names another zone. Other text, such as
+// 2024-1-31, and days that do not exist are refused: Date would read them in the zone of the device, or as other days.
 domains.moments = ({ unit, first, count, clip }) => (value) => {
   const text = typeof value === "string" ? value.trim().replace(" ", "T") : "";
-  const zoned = /T.*(Z|[+-]\d\d(:?\d\d)?)$/.test(text) || !text.includes("T") ? text : text + "Z";
-  const time = value instanceof Date ? value.getTime() : Date.parse(zoned);
+  const [, day, clock, zone] = /^(\d{4}-\d\d-\d\d)(T[\d:.]+(Z|[+-]\d\d(?::?\d\d)?)?)?$/.exec(text) ?? [];
+  const exists = day !== undefined && new Date(day).toJSON()?.startsWith(day);
+  const time = value instanceof Date ? value.getTime() : exists ? Date.parse(clock && !zone ? text + "Z" : text) : NaN;
   const at = clipped(Math.floor(time / unit) - first, 0, count - 1, clip);
   return at >= 0 && at < count ? at : undefined;
 };
