@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +154,31 @@ def test_days_may_be_dates_or_text_with_a_zone_or_without(tmp_path: Path) -> Non
     console.log(JSON.stringify([...days.map(place), place(new Date(Date.UTC(2024, 0, 2, 12))), ...refused]));
     """
     assert json.loads(clients.node(program, tmp_path)) == [1] * 5 + [-1] * 12
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("domain", "same", "others"),
+    [
+        (pa.array([Decimal("1.50"), Decimal("20.00")]), '[20, "20", "20.0", "20.00"]', '[2, "2", "200", "0020", 20.001, "x"]'),
+        (pa.array([date(2024, 1, 1), date(2024, 1, 2)]), '["2024-01-02", new Date("2024-01-02")]', '["2024-1-2", new Date(0)]'),
+        (
+            pa.array([datetime(2024, 1, 1), datetime(2024, 1, 2, 10)]),  # a TIMESTAMP has no zone
+            '["2024-01-02 10:00:00", "2024-01-02T10:00:00.000", new Date("2024-01-02T10:00:00Z")]',
+            '["2024-01-02 10:00:00.5", "2024-01-02 01:00:00", new Date(0), new Date("x")]',
+        ),
+        (["1.50", "1.5"], '["1.5", 1.5]', '["1.500"]'),
+    ],
+)
+def test_a_listed_value_is_itself_however_it_is_written(domain: object, same: str, others: str, tmp_path: Path) -> None:
+    made = registry().mechanism({"mechanism": "krr", "epsilon": 1, "domain": domain})
+    (tmp_path / "m.mjs").write_text(module(made) + "\nexport const place = positions(mechanism.values);", "utf-8")
+    program = f"""
+    import {{ place }} from "./m.mjs";
+    const tried = (value) => {{ try {{ return place(value); }} catch {{ return -1; }} }};
+    console.log(JSON.stringify([{same}.every((value) => tried(value) === 1), {others}.every((value) => tried(value) === -1)]));
+    """
+    assert json.loads(clients.node(program, tmp_path)) == [True, True]
 
 
 @needs_node

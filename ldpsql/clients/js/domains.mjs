@@ -1,7 +1,15 @@
 //: domain_listed
-domains.listed = ({ values }) => {
-  const places = new Map(values.map((value, at) => [String(value), at]));
-  return (value) => places.get(String(value));
+// Decimals and moments are the same with fewer zeros behind the point, and moments may be a Date.
+domains.listed = ({ type, values }) => {
+  const key = (value) => {
+    const text = String(value instanceof Date ? value.toJSON() : value);
+    if (type === "date32[day]" && value instanceof Date) return text.slice(0, 10);
+    if (!/^(decimal|timestamp)/.test(type)) return text;
+    const plain = text.replace("T", " ").replace("Z", "");
+    return plain.includes(".") ? plain.replace(/\.?0+$/, "") : plain;
+  };
+  const places = new Map(values.map((value, at) => [key(value), at]));
+  return (value) => places.get(key(value));
 };
 
 //: domain_whole
