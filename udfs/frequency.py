@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.functions import (
-    SOURCES,
+    ASKED,
     Column,
     Handles,
     Lists,
@@ -124,7 +124,7 @@ def agreed(places: _Places, columns: Texts, handles: Handles) -> pa.Array:
     for row_type in filter(None, plain(columns).unique().to_pylist()):
         name = _FIELD.match(row_type)
         if name is not None:
-            for column, mechanism in _drawn_as(_unquoted(*name.groups()), SOURCES.thing(handles[0].as_py())):
+            for column, mechanism in _drawn_as(_unquoted(*name.groups()), ASKED.thing(handles[0].as_py()).source):
                 _compare(places[0].as_py(), column, mechanism)
     return pa.array([True] * len(columns))
 
@@ -162,7 +162,7 @@ def _compare(place: dict[str, Any], column: str, mechanism: Mechanism) -> None:
 @by_row(Handles, Wholes, returns=pa.bool_())
 def many_reports(handle: int, number: int) -> bool:
     """Return whether there are certainly more reports than can be read."""
-    source = SOURCES.thing(handle)
+    source = ASKED.thing(handle).source
     return isinstance(source, Mechanism) and too_many_reports(source, number)
 
 
@@ -174,7 +174,7 @@ def few_reports(handle: int, number: int) -> bool:
         InvalidParameter: if there are certainly more reports than can be read.
 
     """
-    source = SOURCES.thing(handle)
+    source = ASKED.thing(handle).source
     if isinstance(source, Mechanism):
         check_reports(source, number)
     return True

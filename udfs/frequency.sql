@@ -33,21 +33,18 @@ CREATE OR REPLACE MACRO ldp.counts(report, keep := true, weight := NULL) AS ldp.
 
 -- True, or an error if the table or the file records another mechanism. A table function takes the name of a table as a string.
 -- A temporary table may hide another one of its name.
-CREATE OR REPLACE MACRO ldp._agreed(reports, report_name, source) AS __ldp_agreed((
+CREATE OR REPLACE MACRO ldp._agreed(reports, report_name, asked) AS __ldp_agreed((
     SELECT {'name': any_value(name), 'place': [current_database(), current_schema()], 'columns': list({
         'path': [lower(database_name), lower(schema_name), lower(table_name)], 'column': lower(column_name), 'comment': comment
     }) FILTER (WHERE table_name IS NOT NULL)}
     FROM repeat(reports, 1) AS named(name) LEFT JOIN duckdb_columns() AS c
     ON database_name <> 'system' AND (contains(comment, 'ldpsql:') OR database_name = 'temp') AND contains(lower(name), lower(table_name))
-), report_name, source);
--- True, or an error if there are more reports than can be read; before they are counted, as far as that is certain. Rows are counted
--- first, and the reports among them only if the rows are too many. Nothing is read if reports are counted in little memory.
-CREATE OR REPLACE MACRO ldp._few(reports, report, keep, source) AS (
-    SELECT __ldp_few(source, count(report) FILTER (WHERE ldp._kept(keep))) FROM (
-        SELECT 1 WHERE __ldp_many(source, (
-            SELECT count(*) FROM (SELECT 1 WHERE __ldp_many(source, 1::BIGINT << 34)), query_table(__ldp_place(reports))
-        ))
-    ), query_table(__ldp_place(reports))
+), report_name, asked);
+-- True, or an error if there are more reports than can be read; before they are counted, as far as that is certain. Nothing is read
+-- if reports are counted in little memory.
+CREATE OR REPLACE MACRO ldp._few(reports, report, keep, asked) AS (
+    SELECT __ldp_few(asked, count(report) FILTER (WHERE ldp._kept(keep)))
+    FROM (SELECT 1 WHERE __ldp_many(asked, 1::BIGINT << 34)), query_table(__ldp_place(reports))
 );
 -- The columns of the result after the keys; `borrowed` is one if the estimator shares anything between groups.
 CREATE OR REPLACE MACRO ldp._columns_of(estimator) AS
@@ -56,34 +53,35 @@ CREATE OR REPLACE MACRO ldp._columns_of(estimator) AS
 -- begin with "ldp ".
 CREATE OR REPLACE MACRO ldp._table_estimate(reports, report, m, estimator := NULL, confidence := NULL, keep := true, weight := NULL,
                                             "by" := NULL) AS TABLE
-    WITH "ldp drew" AS MATERIALIZED (SELECT __ldp_source(m, NULL) AS source), "ldp few" AS MATERIALIZED (
-        SELECT ldp._few(reports, report, keep, (SELECT source FROM "ldp drew")) AS few
+    WITH "ldp asking" AS MATERIALIZED (
+        SELECT __ldp_ask('estimate', m, ldp._record_of(report, report), estimator, {'confidence': confidence}, NULL) AS asked
+        FROM (FROM query_table(__ldp_place(reports)) LIMIT 0) GROUP BY ()
+    ), "ldp few" AS MATERIALIZED (
+        SELECT ldp._few(reports, report, keep, (SELECT asked FROM "ldp asking")) AS few
     ), "ldp counted" AS MATERIALIZED (
         SELECT * EXCLUDE ("ldp report") FROM (
             SELECT any_value(ldp._keys("by", ldp._columns_of(estimator))) AS "ldp keys",
-                   ldp._weighed_by(report, keep, weight) AS "ldp counts", __ldp_ask(
-                       'estimate', m, ldp._record_of(report, report), estimator, {'confidence': confidence}, NULL) AS "ldp asked",
+                   ldp._weighed_by(report, keep, weight) AS "ldp counts", (SELECT asked FROM "ldp asking") AS "ldp asked",
                    any_value(ldp._name(report)) AS "ldp report", row_number() OVER (ORDER BY CASE WHEN true THEN "by" END) AS "ldp place"
             FROM query_table(__ldp_place(reports)) WHERE (SELECT few FROM "ldp few")
             GROUP BY CASE WHEN true THEN "by" END  -- not NULL, which would stand for each NULL in SELECT
-        ) WHERE ldp._agreed(reports, "ldp report", (SELECT source FROM "ldp drew"))
+        ) WHERE ldp._agreed(reports, "ldp report", "ldp asked")
     ), "ldp learned" AS MATERIALIZED (
         SELECT __ldp_learn_in_order(
             list("ldp counts" ORDER BY "ldp place"), any_value("ldp asked"), any_value("ldp keys")) AS learned
         FROM "ldp counted" WHERE __ldp_learns("ldp asked") HAVING count(*) > 0
-    ), "ldp priors" AS (
-        SELECT unnest(learned.priors) AS "ldp prior", unnest(range(len(learned.priors))) AS "ldp run" FROM "ldp learned"
     ), "ldp placed" AS (
-        SELECT * EXCLUDE ("ldp place"), (SELECT learned.runs FROM "ldp learned")["ldp place"] AS "ldp run" FROM "ldp counted"
+        SELECT "ldp counted".*, learned.runs["ldp place"] AS "ldp run", learned.priors AS "ldp priors"
+        FROM "ldp counted" LEFT JOIN "ldp learned" ON true
     )
     SELECT COLUMNS('(?s)^(?:ldp (borrowed)|(.*))$') AS '\1\2' FROM (
         SELECT COLUMNS(lambda c: c <> 'ldp everybody' AND (__ldp_borrows(estimator) OR c <> 'ldp borrowed')) FROM (
             SELECT unnest("ldp keys", recursive := true), unnest("ldp answer", recursive := true)
             FROM (SELECT "ldp keys", cast_to_type(
-                      __ldp_answer__borrowing("ldp counts", __ldp_learnt("ldp asked", "ldp run", "ldp prior")), [{
+                      __ldp_answer__borrowing("ldp counts", __ldp_learnt("ldp asked", "ldp run", "ldp priors"["ldp run" + 1])), [{
                           'value': ldp._kind(m)[1], 'estimate': NULL::DOUBLE, 'std_error': NULL::DOUBLE, 'low': NULL::DOUBLE,
                           'high': NULL::DOUBLE, 'n': NULL::BIGINT, 'ldp borrowed': NULL::DOUBLE
                       }]) AS "ldp answer"
-                  FROM "ldp placed" LEFT JOIN "ldp priors" USING ("ldp run"))));
+                  FROM "ldp placed")));
 
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP, or the sum of such counts';

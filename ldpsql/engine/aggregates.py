@@ -26,7 +26,6 @@ from ldpsql.names import (
     PEOPLE,
     RECORD_OF,
     SHARES,
-    SOURCE,
     SUMS,
     TABLE_PLACE,
     TEXT,
@@ -36,13 +35,13 @@ from ldpsql.names import (
 from ldpsql.quoting import quoted, text_literal
 
 _LOCAL = '"ldp counts"'  # no column of a user has this name
-_ASKED, _NAME, _KEYS = '"ldp asked"', '"ldp report"', '"ldp keys"'
+_NAME, _KEYS = '"ldp report"', '"ldp keys"'
 _BY = 'CASE WHEN true THEN "by" END'  # GROUP BY NULL makes of each NULL in SELECT the key, which is no constant
 EVERYBODY = "ldp everybody"  # the name of the key of all reports together
-_SUMS, _RECORD = '"ldp sums"', '"ldp record"'
+_SUMS = '"ldp sums"'
 _ANSWER = '"ldp answer"'  # a column, since DuckDB binds an expression again for each field that unnest makes of it
-_SOURCE, _FEW, _ANSWERED = (
-    '"ldp source"',
+_ASKED, _FEW, _ANSWERED = (
+    '"ldp asked"',
     '"ldp few"',
     '"ldp answered"',
 )  # apart from the columns: a table may have the name of its column
@@ -141,24 +140,24 @@ def _over_tables(
     parameters = {"reports": None, "report": None, "m": None} | dict(arguments) | {"by": "NULL"}
     keys = f'{KEYS}("by", [{", ".join(map(text_literal, [*question.fields, "n"]))}])'
     size = f"len({_LOCAL})" if question.lists else f"{PEOPLE}({_LOCAL})"
-    source = f"(SELECT source FROM {_SOURCE})"  # noqa: S608  # DuckDB binds a mechanism wherever it is mentioned
+    source = f"(SELECT asked FROM {_ASKED})"  # noqa: S608  # DuckDB binds a mechanism wherever it is mentioned
+    table_of = f"query_table({TABLE_PLACE}(reports))"
     named = f"any_value({COLUMN_NAME}(report)) AS {_NAME}, any_value({keys}) AS {_KEYS}"
-    reports_of = f"FROM query_table({TABLE_PLACE}(reports)) WHERE (SELECT few FROM {_FEW})"  # noqa: S608
-    rows = f"SELECT {counts} AS {_LOCAL}, {asked(record)} AS {_ASKED}, {named} {reports_of} GROUP BY {_BY}"
+    reports_of = f"FROM {table_of} WHERE (SELECT few FROM {_FEW})"  # noqa: S608
+    rows = f"SELECT {counts} AS {_LOCAL}, {named} {reports_of} GROUP BY {_BY}"
     if len(question.raw) == 1:  # the sums of one raw column are added up here, by group and report
         sums = (
-            f'SELECT {_BY} AS "ldp by", {SUMS}(report, {next(iter(question.raw))}, weight := weight) AS {_SUMS}, '
-            f"{RECORD_OF}(report, report) AS {_RECORD}, {named} {reports_of} AND {KEPT}(keep) GROUP BY {_BY}, report"
+            f'SELECT {_BY} AS "ldp by", {SUMS}(report, {next(iter(question.raw))}, weight := weight) AS {_SUMS}, {named} '
+            f"{reports_of} AND {KEPT}(keep) GROUP BY {_BY}, report"
         )
         added = struct_text({"reports": f"list({_SUMS})", "rows": "NULL"})
-        asked_of_sums = asked(f"any_value({_RECORD})")
         rows = (
-            f"SELECT {added} AS {_LOCAL}, {asked_of_sums} AS {_ASKED}, any_value({_NAME}) AS {_NAME}, "  # noqa: S608
-            f'any_value({_KEYS}) AS {_KEYS} FROM ({sums}) GROUP BY "ldp by"'
+            f"SELECT {added} AS {_LOCAL}, any_value({_NAME}) AS {_NAME}, any_value({_KEYS}) AS {_KEYS} "  # noqa: S608
+            f'FROM ({sums}) GROUP BY "ldp by"'
         )
-    answer = _answer(question, _LOCAL, _ASKED, "NULL")
+    answer = _answer(question, _LOCAL, source, "NULL")
     answers = (
-        f"WITH {_SOURCE} AS MATERIALIZED (SELECT {SOURCE}(m, NULL) AS source), "  # noqa: S608
+        f"WITH {_ASKED} AS MATERIALIZED (SELECT {asked(record)} AS asked FROM (FROM {table_of} LIMIT 0) GROUP BY ()), "  # noqa: S608
         f"{_FEW} AS MATERIALIZED (SELECT {FEW}(reports, report, keep, {source}) AS few), "
         f"{_ANSWERED} AS (SELECT {_KEYS}, {answer} AS {_ANSWER}, {size}::BIGINT AS n FROM ({rows}) "
         f"WHERE {AGREED}(reports, {_NAME}, {source})) "
