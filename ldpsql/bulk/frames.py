@@ -18,7 +18,7 @@ from ldpsql.bulk.backends import N, counted_there, is_expression, recorded_in, r
 from ldpsql.bulk.columns import drawn_apart, row_of, row_part, text_reports
 from ldpsql.bulk.counts import Counts, merge, partial_counts
 from ldpsql.bulk.fingerprints import agreed, of_frame, of_source
-from ldpsql.bulk.queries import Reports, answers, answers_of_counts, answers_of_sums, raw_columns, shares
+from ldpsql.bulk.queries import Reports, answers, answers_of_counts, answers_of_sums, raw_columns, reports_of, shares
 from ldpsql.bulk.sources import Column, Frame, batches_of, check_columns, names_of, source_of, sql_of, stream
 from ldpsql.domains.columns import (
     column_of,
@@ -32,7 +32,7 @@ from ldpsql.domains.columns import (
     with_nulls,
 )
 from ldpsql.domains.domain import Domain
-from ldpsql.engine.functions import arrow_fields, struct_text
+from ldpsql.engine.functions import arrow_fields
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld
@@ -163,9 +163,7 @@ def estimate(
         columns = columns or _columns(data, drew, others)
     if keys or question is not None:
         return _asked(data, columns, drew, estimator, keys=keys, weight=weight, question=question, arguments=arguments)
-    if weight is not None:
-        return _of_weights(data, columns, drew, estimator, weight)
-    return _of_frame(data, columns, drew, estimator) if columns else _of_reports(data, drew, estimator)
+    return _of_frame(data, columns, drew, estimator, weight) if columns else _of_reports(data, drew, estimator)
 
 
 def _of_expression(
@@ -256,13 +254,12 @@ def _asked(
         if columns:
             if any(map(_records(con, data), keys)):
                 refuse_groups()
-            table, drawn_by, _ = _in_sql(con, data, columns, [*columns, *others], mechanism)
+            table, drawn_by = _in_sql(con, data, columns, [*columns, *others], mechanism)
         else:
             drawn_by, table = _drawn_by(data, mechanism), text_literal(quoted(_ROWS))
             columns = ["report"]
             con.register(_ROWS, pa.table([_maps(data) if isinstance(data, Counts) else column_of(data)], columns))
-        report = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
-        reports, raw = Reports(con, table, report, drawn_by, method, weight), raw_columns(kind, arguments)
+        reports, raw = Reports(con, table, reports_of(columns), drawn_by, method, weight), raw_columns(kind, arguments)
         given = {name: sql_literal(value) for name, value in arguments.items() if name not in kind.raw}
         given |= {"estimator": reports.method} if method else {}
         try:
@@ -290,56 +287,49 @@ def _records(con: DuckDBPyConnection, data: Any) -> Callable[[str], Fingerprints
 
 def _in_sql(
     con: DuckDBPyConnection, data: Any, columns: list[str], wanted: list[str], mechanism: Source
-) -> tuple[str, Mechanism | Mixed, bool]:
-    """Return what ``query_table`` takes for columns of a frame or a file, their mechanism, and whether they record it."""
-    drawn_by, recorded = drawn_by_columns(columns, mechanism, _records(con, data))
+) -> tuple[str, Mechanism | Mixed]:
+    """Return what ``query_table`` takes for columns of a frame or a file, and the mechanism that drew the reports."""
+    drawn_by, _ = drawn_by_columns(columns, mechanism, _records(con, data))
     if isinstance(data, str | os.PathLike):
-        return sql_of(con, os.fspath(data), wanted, _text(columns, drawn_by)), drawn_by, recorded
-    chosen = list(dict.fromkeys(wanted))
-    if isinstance(data, pl.LazyFrame):
-        check_columns(chosen, data.collect_schema().names())
-        data = data.select(chosen).collect()
-    reader = stream(data, chosen)
-    check_columns(chosen, reader.schema.names)
+        return sql_of(con, os.fspath(data), wanted, _text(columns, drawn_by)), drawn_by
+    reader, chosen = _read(data, wanted), list(dict.fromkeys(wanted))
     empty = reader.schema.empty_table().select(chosen)
     con.register(_ROWS, pa.Table.from_batches((batch.select(chosen) for batch in batches_of(reader)), empty.schema))
-    return text_literal(quoted(_ROWS)), drawn_by, recorded
+    return text_literal(quoted(_ROWS)), drawn_by
 
 
-def _of_weights(data: Any, columns: list[str], mechanism: Source, estimator: Estimator | str | None, weight: str) -> Estimate:
-    """Return the estimate from rows with weights, which DuckDB reads."""
-    with kept() as con:
-        table, drawn_by, recorded = _in_sql(con, data, columns, [*columns, weight], mechanism)
-        report = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
-        counted = f"SELECT ldp.counts({report}, weight := {quoted(weight)}) AS c FROM query_table({table})"  # noqa: S608  # quoted
-        query = f"SELECT unnest(map_keys(c)) AS report, unnest(map_values(c)) AS n FROM ({counted})"  # noqa: S608  # quoted
-        try:
-            made = con.sql(query).to_arrow_table()
-        except duckdb.Error as error:
-            raise of_sql(error) or error from None
-    return _of_reports(Counts.from_arrow(made), drawn_by, estimator, recorded=recorded)
+def _read(data: Any, wanted: list[str]) -> pa.RecordBatchReader:
+    """Return a frame as a stream that has columns of these names, each once."""
+    if isinstance(data, pl.LazyFrame):
+        check_columns(wanted, data.collect_schema().names())
+        data = data.select(set(wanted)).collect()
+    reader = stream(data, wanted)
+    check_columns(wanted, reader.schema.names)
+    return reader
 
 
 def _of_frame(
-    reports: Frame | str | os.PathLike[str],
+    data: Frame | str | os.PathLike[str],
     columns: list[str],
     mechanism: Source,
     estimator: Estimator | str | None,
+    weight: str | None,
 ) -> Estimate:
-    if isinstance(reports, str | os.PathLike):
-        path = os.fspath(reports)
+    wanted = list(dict.fromkeys([*columns, *([] if weight is None else [weight])]))
+    if isinstance(data, str | os.PathLike):
+        path = os.fspath(data)
         with duckdb.connect() as con:
-            source_of(con, Place.of(path)).check(columns)
-            drawn_by, recorded = drawn_by_columns(columns, mechanism, lambda name: of_source(con, path, name))
+            source_of(con, Place.of(path)).check(wanted)
+            drawn_by, recorded = drawn_by_columns(columns, mechanism, partial(of_source, con, path))
             source = source_of(con, Place.of(path), text=_text(columns, drawn_by))
-            read = (_structs(part.read(columns, [], columns), columns) for part in source.parts)
-            counted = merge(partial_counts(*one) for one in read)
-        return _of_reports(counted, drawn_by, estimator, recorded=recorded)
-    drawn_by, recorded = drawn_by_columns(columns, mechanism, lambda name: of_frame(reports, name))
-    if len(columns) == 1:
-        return _of_reports(_counted(reports, columns[0]), drawn_by, estimator, recorded=recorded)
-    batches = stream(reports.collect() if isinstance(reports, pl.LazyFrame) else reports, columns)
-    return _of_reports(partial_counts(*_structs(batches, columns)), drawn_by, estimator, recorded=recorded)
+            counted = merge(_counted(part.read(wanted, [], wanted), columns, weight) for part in source.parts)
+    else:
+        drawn_by, recorded = drawn_by_columns(columns, mechanism, partial(of_frame, data))
+        if isinstance(data, pl.LazyFrame | pl.DataFrame) and len(wanted) == 1:
+            counted = _counted_by_polars(data, columns[0])
+        else:
+            counted = _counted(_read(data, wanted), columns, weight)
+    return _of_reports(counted, drawn_by, estimator, recorded=recorded)
 
 
 def _text(columns: Sequence[str], drew: Mechanism | Mixed) -> list[str]:
@@ -370,13 +360,15 @@ def drawn_by_columns(
     return row_part(columns, made), recorded
 
 
-def _structs(batches: pa.RecordBatchReader, columns: list[str]) -> tuple[pa.RecordBatchReader, str]:
-    """Return a stream in which several columns are one column of structs, and the name of the column."""
+def _counted(batches: pa.RecordBatchReader, columns: list[str], weight: str | None) -> Counts:
+    """Return the counts of the reports of a column, or of several as one column of structs."""
     if len(columns) == 1:
-        return batches, columns[0]
-    nothing = _struct(batches.schema.empty_table(), columns)
-    structs = (pa.record_batch([_struct(batch, columns)], ["report"]) for batch in batches_of(batches))
-    return pa.RecordBatchReader.from_batches(pa.schema([("report", nothing.type)]), structs), "report"
+        return partial_counts(batches, columns[0], weight)
+    weights, nothing = [] if weight is None else [weight], _struct(batches.schema.empty_table(), columns)
+    schema = pa.schema([pa.field(_REPORT, nothing.type), *map(batches.schema.field, weights)])
+    rows = ([_struct(batch, columns), *map(batch.column, weights)] for batch in batches_of(batches))
+    structs = (pa.record_batch(row, schema) for row in rows)
+    return partial_counts(pa.RecordBatchReader.from_batches(schema, structs), _REPORT, weight)
 
 
 def _struct(batch: pa.RecordBatch | pa.Table, columns: list[str]) -> pa.Array:
@@ -446,9 +438,7 @@ def likelihood_of(reports: Column | Counts, mechanism: Mechanism | ReportSource)
     return column_likelihood(column_of(reports), mechanism)
 
 
-def _counted(frame: Frame, column: str) -> Counts:
-    if not isinstance(frame, pl.LazyFrame | pl.DataFrame):
-        return partial_counts(frame, column)
+def _counted_by_polars(frame: pl.LazyFrame | pl.DataFrame, column: str) -> Counts:
     lazy = frame.lazy().select(report=pl.col(column))
     if lazy.collect_schema()["report"].is_nested():
         return partial_counts(lazy.collect(engine="streaming"), "report")
@@ -549,6 +539,7 @@ def recommend(
 
 
 _ROWS = "ldp rows"  # no table of a user has this name
+_REPORT = "ldp report"
 _FRAME = "__ldpsql_frame"
 
 

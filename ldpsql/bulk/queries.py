@@ -43,6 +43,11 @@ class Reports(NamedTuple):
         return f"estimator := {self.method}" + (f", weight := {quoted(self.weight)}" if self.weight else "")
 
 
+def reports_of(columns: Sequence[str]) -> str:
+    """Return the expression of the reports of a column, or of several as structs."""
+    return quoted(columns[0]) if len(columns) == 1 else _by(columns)
+
+
 def shares(of: Reports, keys: Sequence[str]) -> str:
     """Return the query for the share of each value."""
     by = f", by := {_by(keys)}" if keys else ""
