@@ -15,6 +15,7 @@ from ldpsql.estimates.verdict import Learnt
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Status
 from ldpsql.pages.document import (
+    WIDTH,
     Fact,
     Markup,
     cards,
@@ -29,7 +30,8 @@ from ldpsql.pages.document import (
 )
 from ldpsql.pages.maps import Places, maps
 from ldpsql.pages.numbers import FEW, Distributions, bin_names, number_charts, number_facts
-from ldpsql.pages.tables import share_table
+from ldpsql.pages.tables import Cell, Column, Row, share_table, table
+from ldpsql.pairs import SetDiagnosis
 
 MOST_OF_MAP = 500  # rows in the table of a large map
 DOUBTFUL = 1e-6  # honest reports have a smaller p-value once in a million groups
@@ -158,19 +160,50 @@ def conclusions(about: str, rows: pl.DataFrame, reports: int, *, fits: bool = Tr
     )
 
 
-def section(group: Group, number: int, most: int, *, alone: bool) -> Markup:
-    """Return a group as a part of the page.
+@dataclass(frozen=True)
+class Part:
+    """A group as a part of the page: its facts, its own cells of the overview, and what else is shown of it."""
 
-    Args:
-        group: what to show.
-        number: which group of the page this is, for links to it.
-        most: how many values its table may have.
-        alone: whether it is the only one, and its facts stand in the summary.
+    title: str
+    diagnosis: Diagnosis | SetDiagnosis
+    facts: Sequence[Fact]
+    cells: Sequence[Cell | Markup]
+    shown: Markup
 
-    """
-    facts = [Fact("Reports", f"{group.diagnosis.reports:,}"), *result_facts(group), *trust_facts(group)]
-    inside = joined(None if alone else cards(facts, "facts small"), _pictures(group), _table(group, most))
-    return tag("section", tag("h2", group.title), inside, **marked(number, group.title))
+    def row(self, number: int) -> Row:
+        """Return the row of the overview, with a link to the group."""
+        reports, p_value, status = self.diagnosis.reports, self.diagnosis.fit_p_value, self.diagnosis.status
+        last = [Cell(f"{p_value:.2g}", (p_value,), wide=True), Cell(status, (status,), wide=True)]
+        return tag("a", self.title, href=f"#group-{number}"), [Cell(f"{reports:,}", (reports,)), *self.cells, *last]
+
+
+def part_of(group: Group, most: int) -> Part:
+    """Return a group of estimates, with a table of at most so many values."""
+    diagnosis, (result, *_) = group.diagnosis, result_facts(group)
+    cells = [
+        Cell(result.value, (result.value,)),
+        Cell(width(group.error), (WIDTH * group.error,), wide=True),
+        Cell(f"{diagnosis.gap:.2g}", (diagnosis.gap,), wide=True),
+    ]
+    shown = joined(_pictures(group), _table(group, most))
+    return Part(group.title, diagnosis, [*result_facts(group), *trust_facts(group)], cells, shown)
+
+
+def sections(columns: Sequence[Column], parts: Sequence[Part]) -> Markup:
+    """Return all groups; several have their facts, and an overview before them. ``columns`` are those of their own cells."""
+    if len(parts) == 1:
+        return _section(0, parts[0], None)
+    last = [Column("p-value", ("p_value",), wide=True), Column("Status", ("status",), wide=True)]
+    all_columns = [Column("Group", ("group",)), Column("Reports", ("reports",)), *columns, *last]
+    overview = table("groups", all_columns, [part.row(number) for number, part in enumerate(parts)])
+    facts = (cards([Fact("Reports", f"{part.diagnosis.reports:,}"), *part.facts], "facts small") for part in parts)
+    return joined(
+        tag("section", tag("h2", "Groups"), overview, class_="overview"), *map(_section, range(len(parts)), parts, facts)
+    )
+
+
+def _section(number: int, part: Part, facts: Markup | None) -> Markup:
+    return tag("section", tag("h2", part.title), facts, part.shown, **marked(number, part.title))
 
 
 def marked(number: int, title: str) -> dict[str, str]:
@@ -193,12 +226,12 @@ def _table(group: Group, most: int) -> Markup:
         most = min(most, MOST_OF_MAP)
     kept = rows if len(rows) <= most else rows.filter(pl.col("estimate").rank("ordinal", descending=True) <= most)
     left = len(rows) - len(kept)
-    more = f"{counted(left, 'more value')} with smaller shares: ldpsql estimate lists them all." if left else None
-    table = share_table(group.title, kept, estimator.pointwise(len(rows)), group.places.title if group.places else "Value")
-    bars = tag("p", _key(group), class_="hint")
-    return joined(bars, table, tag("p", more, class_="hint") if more else None)
-
-
-def _key(group: Group) -> str:
+    more = f"{counted(left, 'more value')} with smaller shares: ldpsql estimate lists them all." if left else ""
+    shares = share_table(group.title, kept, estimator.pointwise(len(rows)), group.places.title if group.places else "Value")
     truth = ", the upright mark the truth" if group.truth is not None else ""
-    return f"Bars are estimates, the line on each its interval{truth}."
+    return hinted(f"Bars are estimates, the line on each its interval{truth}.", shares, more)
+
+
+def hinted(before: str, table: Markup, after: str) -> Markup:
+    """Return a table between two hints; the second one may be empty."""
+    return joined(tag("p", before, class_="hint"), table, tag("p", after, class_="hint") if after else None)

@@ -20,7 +20,6 @@ from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.pages.document import (
     Fact,
     Markup,
-    cards,
     code,
     counted,
     determined,
@@ -33,9 +32,9 @@ from ldpsql.pages.document import (
     percent,
     tag,
 )
-from ldpsql.pages.groups import agree, agreement, how_much, marked
+from ldpsql.pages.groups import Part, agree, agreement, hinted, how_much, sections
 from ldpsql.pages.page import MAX_BARS, titled, write_as
-from ldpsql.pages.report import MOST_ROWS, first_facts, fit_of
+from ldpsql.pages.report import MOST_ROWS, first_facts, fit_of, some_of
 from ldpsql.pages.tables import Cell, Column, Row, bar_column, share_axis, share_cells, table
 from ldpsql.pairs import ROW, KeyValueEstimate, SetDiagnosis, estimate_key_value
 
@@ -82,9 +81,13 @@ def key_value_page(estimates: Mapping[str, KeyValueEstimate], sql: str = "") -> 
     """Return the page for estimates of keys by title, all under one mechanism."""
     groups = _groups(estimates)
     most = max(1, MOST_ROWS // len(groups))
+    columns = [
+        Column("Most frequent key", ("key",)),
+        Column("Keys surely present", ("present",), wide=True),
+        Column("Dummies", ("dummies",), wide=True),
+    ]
     body = joined(
-        _overview(groups) if len(groups) > 1 else None,
-        *(_section(group, at, most, alone=len(groups) == 1) for at, group in enumerate(groups)),
+        sections(columns, [_part(group, most) for group in groups]),
         tag("h2", "How the estimate came about") if sql else None,
         folded("The SQL", code(sql)) if sql else None,
     )
@@ -108,8 +111,8 @@ def _facts(groups: Sequence[PairGroup]) -> list[Fact]:
     if len(groups) == 1:
         return [*facts, *_result(groups[0])]
     warned = [group.title for group in groups if group.sets.warning]
-    note = ", ".join(warned[:3]) + ("…" if len(warned) > 3 else "")
-    warnings = Fact("Warnings", f"in {counted(len(warned), 'group')}" if warned else "none", note or "sets fit the padding")
+    found = f"in {counted(len(warned), 'group')}" if warned else "none"
+    warnings = Fact("Warnings", found, some_of(warned) or "sets fit the padding")
     return [*facts, warnings, fit_of([group.title for group in groups if not group.fits])]
 
 
@@ -146,40 +149,16 @@ def _bounded(group: PairGroup, row: Mapping[str, float]) -> bool:
     return inside and isfinite(row["mean_error"])
 
 
-def _overview(groups: Sequence[PairGroup]) -> Markup:
-    """Return all groups as a table that leads to each."""
-    columns = [
-        Column("Group", ("group",)),
-        Column("Reports", ("reports",)),
-        Column("Most frequent key", ("key",)),
-        Column("Keys surely present", ("present",), wide=True),
-        Column("Dummies", ("dummies",), wide=True),
-        Column("p-value", ("p_value",), wide=True),
-        Column("Status", ("status",), wide=True),
-    ]
-    rows: list[Row] = [(tag("a", group.title, href=f"#group-{i}"), _overview_cells(group)) for i, group in enumerate(groups)]
-    return tag("section", tag("h2", "Groups"), table("groups", columns, rows), class_="overview")
-
-
-def _overview_cells(group: PairGroup) -> list[Cell | Markup]:
-    sets, first = group.sets, group.rows.row(0, named=True)
-    return [
-        Cell(f"{sets.reports:,}", (sets.reports,)),
+def _part(group: PairGroup, most: int) -> Part:
+    """Return a group as a part of the page, with a table of at most so many keys."""
+    sets, first, left = group.sets, group.rows.row(0, named=True), len(group.rows) - most
+    cells: list[Cell | Markup] = [
         tag("td", tag("data", value=first["name"]), name(_frequency(first)), class_="words"),
         Cell(f"{group.present:,}", (group.present,), wide=True),
         Cell(percent(sets.dummies), (sets.dummies,), wide=True),
-        Cell(f"{sets.fit_p_value:.2g}", (sets.fit_p_value,), wide=True),
-        Cell(sets.status, (sets.status,), wide=True),
     ]
-
-
-def _section(group: PairGroup, at: int, most: int, *, alone: bool) -> Markup:
-    """Return a group as a part of the page, with a table of at most so many keys."""
-    facts = None if alone else cards([Fact("Reports", f"{group.sets.reports:,}"), *_result(group)], "facts small")
-    left = len(group.rows) - most
-    more = f"{counted(left, 'more key')} with smaller frequencies: ldp.key_value lists them all." if left > 0 else None
-    inside = joined(tag("p", KEY, class_="hint"), _table(group, most), tag("p", more, class_="hint") if more else None)
-    return tag("section", tag("h2", group.title), facts, inside, **marked(at, group.title))
+    more = f"{counted(left, 'more key')} with smaller frequencies: ldp.key_value lists them all." if left > 0 else ""
+    return Part(group.title, sets, _result(group), cells, hinted(KEY, _table(group, most), more))
 
 
 def _table(group: PairGroup, most: int) -> Markup:

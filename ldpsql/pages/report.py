@@ -20,7 +20,6 @@ from ldpsql.inference.solver.mle import em_step, uniform
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
 from ldpsql.mechanisms.region import Region
 from ldpsql.pages.document import (
-    WIDTH,
     Fact,
     Markup,
     code,
@@ -34,12 +33,12 @@ from ldpsql.pages.document import (
     tag,
     width,
 )
-from ldpsql.pages.groups import Group, agree, conclusions, result_facts, section, trust_facts
+from ldpsql.pages.groups import Group, agree, conclusions, part_of, result_facts, sections, trust_facts
 from ldpsql.pages.maps import Heat, Places, Side, blocks, heat, scale_of_colours
 from ldpsql.pages.numbers import Distributions, axis_names, ordered
 from ldpsql.pages.plan import curves, in_words
 from ldpsql.pages.plots import Axis, Series, figure, lines
-from ldpsql.pages.tables import Cell, Column, table
+from ldpsql.pages.tables import Column
 from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, NoClaim, PureLdp
 from ldpsql.registry.registry import registry
 
@@ -57,6 +56,12 @@ def report_page(
 ) -> str:
     """Return the page for estimates by title, all under one mechanism."""
     first, *_ = groups = _groups(estimates, truth, region)
+    result = result_facts(first)[0].name
+    columns = [
+        Column(result, (result.lower().replace(" ", "_"),)),
+        Column("Width of an interval", ("width",), wide=True),
+        Column("Gap", ("gap",), wide=True),
+    ]
     body = joined(
         conclusions(
             first.title if len(groups) > 1 else "",
@@ -65,11 +70,7 @@ def report_page(
             fits=agree(first.diagnosis) if first.numbers else first.fits,
             numbers=result_facts(first)[:2] if first.numbers else (),
         ),
-        _overview(groups) if len(groups) > 1 else None,
-        *(
-            section(group, number, max(1, MOST_ROWS // len(groups)), alone=len(groups) == 1)
-            for number, group in enumerate(groups)
-        ),
+        sections(columns, [part_of(group, max(1, MOST_ROWS // len(groups))) for group in groups]),
         _alternatives(mechanism, groups),
         tag("h2", "How the estimate came about"),
         folded("The SQL", code(sql)) if sql else None,
@@ -130,11 +131,15 @@ def _common(groups: Sequence[Group]) -> list[Fact]:
     return [*facts, fit_of([group.title for group in wrong])]
 
 
+def some_of(titles: Sequence[str]) -> str:
+    """Return the first titles."""
+    return ", ".join(titles[:3]) + ("…" if len(titles) > 3 else "")
+
+
 def fit_of(misfits: Sequence[str]) -> Fact:
     """Return whether reports and estimates agree, as a fact; ``misfits`` are the titles of groups in which they do not."""
-    note = ", ".join(misfits[:3]) + ("…" if len(misfits) > 3 else "")
     verdict = f"look closer at {counted(len(misfits), 'group')}" if misfits else "fit in every group"
-    return Fact("Reports and estimates", verdict, note or "no sign of another mechanism or epsilon")
+    return Fact("Reports and estimates", verdict, some_of(misfits) or "no sign of another mechanism or epsilon")
 
 
 def promise(claim: Claim, inputs: str = "values") -> str:
@@ -145,34 +150,6 @@ def promise(claim: Claim, inputs: str = "values") -> str:
     ratio = number(exp(epsilon), exp(epsilon) / 100) if epsilon < 20 else f"e^{number(epsilon)}"
     rest = f", except with probability {float(claim.delta):g}" if isinstance(claim, ApproximateLdp) else ""
     return f"any two {inputs} give the same report with chances that differ at most by a factor of {ratio}{rest}"
-
-
-def _overview(groups: Sequence[Group]) -> Markup:
-    """Return a table of all groups, with a link to each."""
-    result = result_facts(groups[0])[0].name
-    columns = [
-        Column("Group", ("group",)),
-        Column("Reports", ("reports",)),
-        Column(result, (result.lower().replace(" ", "_"),)),
-        Column("Width of an interval", ("width",), wide=True),
-        Column("Gap", ("gap",), wide=True),
-        Column("p-value", ("p_value",), wide=True),
-        Column("Status", ("status",), wide=True),
-    ]
-    rows = [(tag("a", group.title, href=f"#group-{i}"), _overview_cells(group)) for i, group in enumerate(groups)]
-    return tag("section", tag("h2", "Groups"), table("groups", columns, rows), class_="overview")
-
-
-def _overview_cells(group: Group) -> list[Cell | Markup]:
-    diagnosis, (result, *_) = group.diagnosis, result_facts(group)
-    return [
-        Cell(f"{diagnosis.reports:,}", (diagnosis.reports,)),
-        Cell(result.value, (result.value,)),
-        Cell(width(group.error), (WIDTH * group.error,), wide=True),
-        Cell(f"{diagnosis.gap:.2g}", (diagnosis.gap,), wide=True),
-        Cell(f"{diagnosis.fit_p_value:.2g}", (diagnosis.fit_p_value,), wide=True),
-        Cell(diagnosis.status, (diagnosis.status,), wide=True),
-    ]
 
 
 def _alternatives(mechanism: CertifiedValues, groups: Sequence[Group]) -> Markup | None:
