@@ -18,8 +18,8 @@ from ldpsql.cli.options import (
     FormatOption,
     MechanismOption,
     existing,
-    in_a_folder,
     mechanism_from,
+    output_option,
     write_rows,
     write_text,
 )
@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 
 def describe(
     mechanism: MechanismOption,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="A .json file; by default stdout.", callback=in_a_folder),
-    ] = None,
+    output: Annotated[Path | None, output_option("A .json file; by default stdout.")] = None,
 ) -> None:
     """Write a mechanism as a document: JSON with its parameters, its exact weights, its reports and its fingerprint.
 
@@ -67,9 +64,7 @@ def vectors(
 
 def export_client(
     mechanism: MechanismOption,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A .mjs file; by default stdout.", callback=in_a_folder)
-    ] = None,
+    output: Annotated[Path | None, output_option("A .mjs file; by default stdout.")] = None,
     max_bytes: Annotated[
         int | None, typer.Option(help="Refuse to write a larger module; by default any size is written.", min=1)
     ] = None,
@@ -116,9 +111,7 @@ def export_sql(
     by: ByOption = None,
     name: Annotated[str, typer.Option(help="The name of a view; by default a query is written.")] = "",
     macro: Annotated[str, typer.Option(help="The name of a macro of dbt, for adapters of these dialects.")] = "",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A .sql file; by default stdout.", callback=in_a_folder)
-    ] = None,
+    output: Annotated[Path | None, output_option("A .sql file; by default stdout.")] = None,
 ) -> None:
     """Write the estimates from a table of reports as one query of relational SQL, for engines without ldpsql.
 

@@ -37,6 +37,11 @@ def in_a_folder(path: Path | None) -> Path | None:
     return path
 
 
+def output_option(what: str) -> Any:
+    """Return the option for the file that a command writes."""
+    return typer.Option("--output", "-o", help=what, callback=in_a_folder)
+
+
 COUNTED = "SET enable_progress_bar = true; SET enable_progress_bar_print = false"  # DuckDB counts, `working` shows
 _SOON, _BETWEEN = 2.0, 0.25  # seconds
 _CLEARED = "\r\x1b[K"  # of a terminal's line
@@ -251,10 +256,8 @@ def reading(
     Reports of another library are read in the format ``read``.
     """
     from ldpsql.bulk.columns import drawn_apart, row_part, text_reports
-    from ldpsql.bulk.queries import Reports
+    from ldpsql.bulk.queries import Reports, reports_of
     from ldpsql.bulk.sources import sql_of
-    from ldpsql.engine.functions import struct_text
-    from ldpsql.quoting import quoted
     from ldpsql.registry.registry import registry
 
     with opened(database) as con, ExitStack() as comparisons:
@@ -266,8 +269,7 @@ def reading(
         for source in sources:
             for name, part in drawn_apart(columns, made).items():
                 comparisons.enter_context(compared(con, source, name, part))
-        reports = quoted(columns[0]) if len(columns) == 1 else struct_text({name: quoted(name) for name in columns})
-        yield [Reports(con, table, reports, row_part(columns, made), method, weight) for table in tables]
+        yield [Reports(con, table, reports_of(columns), row_part(columns, made), method, weight) for table in tables]
 
 
 _AT_A_TIME = 10_000  # rows that are Python objects at the same time

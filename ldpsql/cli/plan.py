@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ldpsql.cli.options import Format, FormatOption, in_a_folder, mechanism_from, opened, working, write_rows
+from ldpsql.cli.options import Format, FormatOption, mechanism_from, opened, output_option, working, write_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,13 +60,7 @@ def plan(
     ] = None,
     width: Annotated[int | None, typer.Option(help="For rectangles of a grid: how many of the values are in a row.")] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Also draw error against epsilon: a page (.html) or a picture (.svg, .png).",
-            callback=in_a_folder,
-        ),
+        Path | None, output_option("Also draw error against epsilon: a page (.html) or a picture (.svg, .png).")
     ] = None,
     column: Annotated[
         list[str] | None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ldpsql.cli.options import Format, FormatOption, in_a_folder, write_rows, write_text
+from ldpsql.cli.options import Format, FormatOption, output_option, write_rows, write_text
 
 app = typer.Typer(help="Show what the settings permit, and compare two versions.", no_args_is_help=True)
 
@@ -65,10 +65,7 @@ def statement(
     ledger: Annotated[
         Path | None, typer.Option("--ledger", help="The ledger; by default path in [ledger] of the settings.")
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="A page (.html), .md, or .yaml; by default Markdown.", callback=in_a_folder),
-    ] = None,
+    output: Annotated[Path | None, output_option("A page (.html), .md, or .yaml; by default Markdown.")] = None,
 ) -> None:
     """Write one page that says what a policy collects, from whom, how often, at which epsilon in a year, and what is at risk.
 

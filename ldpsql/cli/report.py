@@ -17,7 +17,7 @@ from ldpsql.cli.options import (
     SourceArgument,
     columns_named,
     edges_of,
-    in_a_folder,
+    output_option,
     reading,
 )
 
@@ -44,9 +44,7 @@ def report(
     database: DatabaseOption = ":memory:",
     truth: Annotated[str, typer.Option(help="A file or table whose same column holds the true values, to compare.")] = "",
     bounds: BoundsOption = "",
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="A page (.html) or a picture (.svg, .png).", callback=in_a_folder)
-    ] = Path("report.html"),
+    output: Annotated[Path, output_option("A page (.html) or a picture (.svg, .png).")] = Path("report.html"),
 ) -> None:
     """Write an estimate as a page that works offline.
 
