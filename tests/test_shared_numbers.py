@@ -12,7 +12,9 @@ from ldpsql.estimators import Estimator, Floats, Likelihood
 from ldpsql.estimators.sharing.directions import Coefficients, Directions, ranks
 from ldpsql.functions import registry
 from ldpsql.testing import DenseOperator, operator_of
+from tests.seeds import generator
 
+RNG = generator(__name__)
 WAVE = "square_wave(epsilon=1, low=0, high=24, bins=24)"
 GRID = "planar_geometric(epsilon=2, columns=6, rows=5, side=0.5)"
 BELL = np.exp(-((np.arange(24) - 9.0) ** 2) / 40.0)
@@ -84,6 +86,19 @@ def test_shared_intervals_of_numbers_and_maps_cover_and_are_narrower(text: str, 
     assert ((low <= theta) & (theta <= high)).all()
     own = likelihood.operator.interval(likelihood.shares, likelihood.n, theta, 1.0)[0]
     assert error.mean() < 0.5 * own.mean()
+
+
+def test_means_of_listed_numbers_are_those_of_groups_alone_if_these_differ_and_common_ones_if_not() -> None:
+    """Squared errors are 1.0 and .06 of those of groups alone; 2.3 and .06 if means are not compared."""
+    listed, place = f"krr(2, {list(range(16))})", np.arange(16)
+    for middles, most in ((np.linspace(5, 10, 30), 1.5), (np.full(30, 6.5), 0.5)):
+        shares = np.exp(-(((place - middles[:, None]) / 2.4) ** 2) / 2)
+        held = np.array([RNG.multinomial(2_000, own / own.sum()) for own in shares]).astype(np.float64)
+        likelihood = drawn(held, listed, int(RNG.integers(1 << 30)))
+        truth = means(held / 2_000)
+        fits = [estimator.fit(likelihood).theta for estimator in (registry().estimator("best"), shared())]
+        alone, together = (((means(theta) - truth) ** 2).mean() for theta in fits)
+        assert together < most * alone
 
 
 def test_a_value_that_nobody_else_has_is_not_lost() -> None:

@@ -5,7 +5,8 @@ Fay, Herriot, "Estimates of income for small places", JASA 1979; Morris, "Parame
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from ldpsql.estimators import Estimator, Fit, Floats, Likelihood, Status, hookim
 from ldpsql.functions import registry
 
 HALF = 0.5  # of the time that is left, for what neighbours have in common
+MOST_CELLS = 1 << 19  # groups x values, up to which their means are compared
 ALONE, ALIKE = 0.1, 0.9  # parts that are borrowed, below and above which a group is said to be estimated alone or like all
 
 
@@ -25,9 +27,11 @@ class Shared(Estimator):
     It learns from the reports of all groups how far their shares lie from the common ones. Each group belongs to one of 17
     classes, from 'nothing in common' to 'more alike than samples of one population', and the classes are as common as makes
     the reports of all groups most likely. The estimate of a group is the posterior median of its shares, at the level at which
-    they sum to one. If reports are not votes for values, as those of numbers and maps, groups differ from the common shares
-    along the directions that reports determine, the smoother the more; the estimate of each group alone counts as far as it
-    predicts held-out reports better. ``ldp.diagnose`` returns as ``borrowed`` which part of it comes from other groups.
+    they sum to one. If values are numbers whose reports can be listed, it is then moved to a mean between its own and that of
+    the group alone: the one that best predicts the means of held-out reports of all groups. If reports are not votes for
+    values, as those of mechanisms for numbers and maps, groups differ from the common shares along the directions that reports
+    determine, the smoother the more; the estimate of each group alone counts as far as it predicts held-out reports better.
+    ``ldp.diagnose`` returns as ``borrowed`` which part of it comes from other groups.
 
     If groups are in order, as those of days or ages, and the groups around a group predict its reports clearly better than all
     groups do, it is shrunk towards these instead: as many on each side as predict best. Reports must be votes for values.
@@ -67,8 +71,12 @@ class Shared(Estimator):
         """Return the estimator with the prior that makes the reports of all groups most likely."""
         if self.prior is not None:
             return self
-        mean = alone(pooled)
-        prior = sharing.learnt(mean[0], error_of(pooled, mean), groups, alone)
+        mean, kept = alone(pooled), list[Likelihood]()
+        prior = sharing.learnt(mean[0], error_of(pooled, mean), keeping(groups, kept), alone)
+        if kept and sum(part.counts.size for part in kept) <= MOST_CELLS and all(map(sharing.of_numbers, kept)):
+            with within_part(HALF):
+                own = sharing.own_part(kept, lambda some: self._with(prior).fit(some).theta)
+                return self._with(replace(prior, own_mean=(own,)))
         return self._with(prior)
 
     def learnt_in_order(self, pooled: Likelihood, groups: Sequence[Likelihood]) -> tuple[NDArray[np.int64], list[Estimator]]:
@@ -100,6 +108,8 @@ class Shared(Estimator):
         else:
             votes = sharing.Votes.of(likelihood)
             theta = sharing.medians(votes, mean, np.array(prior.weights), classes)
+            if any(prior.own_mean):
+                theta = sharing.moved(likelihood, theta, prior.own_mean[0])
             if self.errors == "shared":
                 added = prior.borrowed(likelihood, of_intervals)[:, None] * np.array(prior.error)
                 errors = sharing.credible(votes, mean, of_intervals, added)
@@ -107,6 +117,16 @@ class Shared(Estimator):
         steps, status = np.zeros(groups, dtype=np.int64), (Status.REGULARISED,) * groups
         own = errors if self.errors == "shared" else None
         return Fit(theta, steps, status, (self.name,) * groups, reasons(borrowed), tuple(borrowed.tolist()), own)
+
+
+def keeping(groups: Iterable[Likelihood], kept: list[Likelihood]) -> Iterator[Likelihood]:
+    """Yield groups, and add those that come first to ``kept``, until these are too many to be compared."""
+    cells = 0
+    for some in groups:
+        if cells <= MOST_CELLS:
+            kept.append(some)
+            cells += some.counts.size
+        yield some
 
 
 def alone(likelihood: Likelihood) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ldpsql.estimators.sharing.cells import Votes
 from ldpsql.estimators.sharing.directions import directed
+from ldpsql.estimators.sharing.means import moved, of_numbers, own_part
 from ldpsql.estimators.sharing.neighbours import with_neighbours
 from ldpsql.estimators.sharing.normal import by_direction, error_of_mean
 from ldpsql.estimators.sharing.posterior import credible, medians
@@ -12,5 +13,5 @@ from ldpsql.estimators.sharing.pseudo import by_class
 
 __all__ = [
     "Prior", "PriorField", "Votes", "by_class", "by_direction", "credible", "directed", "error_of_mean", "learnt", "medians",
-    "with_neighbours",
+    "moved", "of_numbers", "own_part", "with_neighbours",
 ]  # fmt: skip

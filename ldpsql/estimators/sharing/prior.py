@@ -30,13 +30,14 @@ class Prior:
     """The shares of all groups together, their standard errors, and how common each class of dispersion is among groups.
 
     ``interval_weights`` are the ``weights`` averaged over what else they may be, as few groups say little about how alike they
-    are.
+    are. ``own_mean`` is how far means are those of each group alone, from 0 to 1; empty if that was not learned.
     """
 
     mean: tuple[float, ...]
     error: tuple[float, ...]
     weights: tuple[float, ...]
     interval_weights: tuple[float, ...]
+    own_mean: tuple[float, ...] = ()
 
     def classes(self, likelihood: Likelihood, alone: Alone) -> tuple[Floats, Floats]:
         """Return how probable each class is for each group, and the same for intervals, each of shape (groups, classes).
@@ -169,11 +170,12 @@ def _prior(value: Any) -> Any:
     if not fields or not all(isinstance(part, list | tuple | np.ndarray) for part in fields.values()):
         raise InvalidParameter("this is not a prior", _HINT)
     try:
-        parts = mean, error, *weights = [np.array(fields[name], dtype=np.float64) for name in names]
+        parts = mean, error, *weights, own = [np.array(fields[name], dtype=np.float64) for name in names]
     except (TypeError, ValueError):
         raise InvalidParameter("a prior holds numbers only", _HINT) from None
     common = all(_shares(one) and len(one) == CLASSES for one in weights)
-    if not (_shares(mean) and common and len(error) == len(mean) and (error >= 0).all()):
+    part = own.ndim == 1 and len(own) <= 1 and ((own >= 0) & (own <= 1)).all()
+    if not (_shares(mean) and common and len(error) == len(mean) and (error >= 0).all() and part):
         raise InvalidParameter("the shares of a prior are positive and sum to one", _HINT)
     return Prior(*(tuple(part.tolist()) for part in parts))
 
