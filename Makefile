@@ -46,6 +46,8 @@ demo: $(STAMP)  ## perturb and estimate the flights that left New York in 2013; 
 # The tests start many processes, which would compile all modules again if nothing may be written beside them.
 export PYTHONDONTWRITEBYTECODE :=
 
+LONG := --override-ini faulthandler_timeout=3600  # many builds or kills in a test: no other takes 300 s
+
 PAPERS ?=
 papers: $(STAMP)  ## the figures of four papers again, quickly; in full: make papers PAPERS=--full
 	$(RUN)python examples/papers $(PAPERS)
@@ -65,7 +67,7 @@ $(DBT_STAMP): $(INSTALLED) constraints-dbt.txt | $(STAMP)
 	touch $(DBT_STAMP)
 
 test-dbt: $(DBT_STAMP) postgresql  ## build examples/dbt with real dbt-core, dbt-duckdb and dbt-postgres, which have an environment of their own
-	$(DBT)/bin/python -m pytest tests/test_dbt.py
+	$(DBT)/bin/python -m pytest $(LONG) tests/test_dbt.py
 
 test-browser: $(STAMP) site  ## look at the pages and the site in a real browser: Debian's chromium
 	$(RUN)python -m pytest -m browser tests/test_browser.py
@@ -137,7 +139,7 @@ site: $(SITE_STAMP)  ## build the documentation site in site/, with a link to th
 
 $(BENCH_STAMP): $(INSTALLED)
 	$(PYTHON) -m venv $(BENCH)
-	$(BENCH)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[peers,report]' pytest pytest-timeout
+	$(BENCH)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[peers,report]' pytest
 	touch $(BENCH_STAMP)
 
 bench-check: $(STAMP)  ## short figures of every benchmark against their record; to record them: make bench-check BENCHMARKS=--record
@@ -166,7 +168,7 @@ $(ORCHESTRATORS_STAMP): $(INSTALLED) | $(STAMP)
 	touch $(ORCHESTRATORS_STAMP)
 
 test-orchestrators: $(ORCHESTRATORS_STAMP)  ## the recipes for Airflow, Dagster and dlt: .ci/run leaves them out, as they take minutes
-	$(ORCHESTRATORS)/bin/python -m pytest tests/test_recipes.py
+	$(ORCHESTRATORS)/bin/python -m pytest $(LONG) tests/test_recipes.py
 
 environments: $(DBT_STAMP) $(LOWEST_STAMP) $(SPARK_STAMP) $(SITE_STAMP) $(WAREHOUSES_STAMP)
 
@@ -174,7 +176,7 @@ postgresql:  # Debian's, where there is none
 	command -v psql >/dev/null || { apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || true
 
 test-postgres: $(WAREHOUSES_STAMP) postgresql  ## PostgreSQL, ClickHouse and DataFusion
-	$(WAREHOUSES)/bin/python -m pytest tests/postgres
+	$(WAREHOUSES)/bin/python -m pytest $(LONG) tests/postgres
 
 clean:
 	rm -rf $(VENV) $(DBT) $(LOWEST) $(BENCH) $(SITE) $(SPARK) $(WAREHOUSES) $(ORCHESTRATORS) site .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -169,7 +169,6 @@ def test_what_would_overspend_or_failed_is_not_published(project: Path) -> None:
 RUN = ("run", "--select", "new_people", "reports")
 
 
-@pytest.mark.timeout(1200)  # many builds
 def test_a_bad_value_blocks_nobody_and_a_renamed_model_finds_its_reports(project: Path) -> None:
     for command in (("seed",), RUN):
         assert dbt(project, *command).returncode == 0
@@ -215,7 +214,6 @@ def test_a_bad_value_blocks_nobody_and_a_renamed_model_finds_its_reports(project
     assert check_paid(project, 2301)[-1] == (1, "published")
 
 
-@pytest.mark.timeout(1200)  # many builds
 def test_a_build_that_is_killed_anywhere_is_made_good_by_one_command(project: Path) -> None:
     dbt(project, "seed")
     ledger = project / "people.ledger"
@@ -414,7 +412,6 @@ def test_a_model_of_permanent_reports_draws_the_same_reports_and_charges_them_on
     assert [balance.spent for balance in ledger.balances()] == ["2"]
 
 
-@pytest.mark.timeout(1200)  # many builds
 def test_a_model_of_permanent_reports_that_fails_charges_nobody_unless_its_reports_can_be_seen_before(project: Path) -> None:
     permanent(project)
     model, hooked = project / "models" / "daily.sql", project / "models" / "hooked.sql"
@@ -481,7 +478,6 @@ def in_a_warehouse(path: Path, server: str) -> list[str]:
     return [command.replace("postgresql://host/shop", address) for command in commands]
 
 
-@pytest.mark.timeout(1200)  # many builds
 def test_the_project_for_postgresql_builds_as_printed_and_its_macro_returns_the_same_in_duckdb(tmp_path: Path) -> None:
     if shutil.which("initdb", path=PATH) is None:
         pytest.skip("there is no PostgreSQL")

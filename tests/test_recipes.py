@@ -87,7 +87,6 @@ def test_a_daily_task_that_is_killed_is_resumed_and_charged_once(tmp_path: Path)
     assert [row["state"] for row in ledger.history()] == ["published", "published"]
 
 
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("tool", MODULES)
 def test_a_tool_draws_each_day_once_whatever_happens_to_its_attempts(tool: str, tmp_path: Path) -> None:
     pytest.importorskip(MODULES[tool], reason="make test-orchestrators installs it")

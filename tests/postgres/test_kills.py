@@ -10,8 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from ldpsql.ledger import Ledger, Policy
 from tests.postgres.test_postgres import psql
 from tests.stress.table_kill import charged_time
@@ -21,7 +19,6 @@ KILLS = int(os.environ.get("KILLS", "4"))
 CITY = f"krr(epsilon=1, domain={list(range(100))})"
 
 
-@pytest.mark.timeout(3600)
 def test_a_run_that_is_killed_leaves_all_or_nothing_and_is_resumed(server: str, tmp_path: Path) -> None:
     psql(
         server,
