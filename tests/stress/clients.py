@@ -10,7 +10,8 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ldpsql.clients.module import module, vectors
 from tests import clients
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-_PART = 200_000  # words at a time
+_BATCH = 200_000  # words that one process of Node or chromium draws from
 _RATE = """
 const { report } = await import("./module.mjs");
 let count = 1000, taken = 0;
@@ -32,26 +33,27 @@ console.log(Math.round(count / taken * 1000));
 """
 
 
-def parts(name: str, words: int) -> Iterator[list[dict[str, Any]]]:
-    """Yield vectors of a mechanism, some at a time, until they have used so many words."""
-    used, part, listed = 0, 0, []
-    for one in vectors(clients.mechanism(name), words):
-        listed.append(one)
-        part += len(one["words"])
-        if part >= min(_PART, words - used):
-            yield listed
-            used, part, listed = used + part, 0, []
-        if used >= words:
-            return
+def batches(names: Iterable[str], words: int) -> Iterator[dict[str, list[dict[str, Any]]]]:
+    """Yield vectors by mechanism, which use so many words of each, in batches of about `_BATCH` words."""
+    batch, size = defaultdict[str, list[dict[str, Any]]](list), 0
+    for name in names:
+        used = 0
+        for one in vectors(clients.mechanism(name), words):
+            batch[name].append(one)
+            used, size = used + len(one["words"]), size + len(one["words"])
+            if size >= _BATCH:
+                yield batch
+                batch, size = defaultdict(list), 0
+            if used >= words:
+                break
+    yield batch
 
 
-def differing(name: str, listed: list[dict[str, Any]]) -> tuple[int, int]:
-    """Return how many reports differ in Node and in chromium, where there is one."""
-    cases = {"modules": {name: module(clients.mechanism(name))}, "vectors": {name: listed}}
+def differing(batch: dict[str, list[dict[str, Any]]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the reports that differ in Node and in chromium, if it is installed, by mechanism."""
+    cases = {"modules": {name: module(clients.mechanism(name)) for name in batch}, "vectors": batch}
     with tempfile.TemporaryDirectory() as folder:
-        node = clients.compared(cases, Path(folder))
-        browser = {} if CHROMIUM is None else clients.in_browser(CHROMIUM, cases, Path(folder))
-    return len(node.get(name, [])), len(browser.get(name, []))
+        return clients.compared(cases, Path(folder)), clients.in_browser(CHROMIUM, cases, Path(folder)) if CHROMIUM else {}
 
 
 def rate(name: str) -> int:
@@ -62,30 +64,28 @@ def rate(name: str) -> int:
         return int(clients.node(_RATE.replace("VALUE", json.dumps(one["value"])), Path(folder)))
 
 
-def compare(name: str, words: int) -> int:
-    """Compare one mechanism, write a line, and return how many reports differ."""
-    used = draws = node = browser = 0
-    for listed in parts(name, words):
-        wrong = differing(name, listed)
-        node, browser = node + wrong[0], browser + wrong[1]
-        used, draws = used + sum(len(one["words"]) for one in listed), draws + len(listed)
-    seen = f"{browser} in chromium" if CHROMIUM else "there is no chromium here"
-    size = len(module(clients.mechanism(name)).encode())
-    print(f"{name}: {used:,} words, {draws:,} reports, {node} differ in Node, {seen}; {size:,} bytes, {rate(name):,} reports/s")
-    sys.stdout.flush()
-    return node + browser
-
-
 def main() -> None:
     """Compare mechanisms; end with 1 if a report differs."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--words", type=int, default=20_000)
     parser.add_argument("--only", nargs="*", default=[*clients.TEXTS, *clients.LARGE])
+    parser.add_argument("--rates", action="store_true", help="also print how many reports Node draws in a second")
     options = parser.parse_args()
     if clients.NODE is None:
         print(clients.NO_NODE)
         return
-    sys.exit(sum(compare(name, options.words) for name in options.only) > 0)
+    words, reports, node, browser = (Counter[str]() for _ in range(4))
+    for batch in batches(options.only, options.words):
+        words.update({name: sum(len(one["words"]) for one in listed) for name, listed in batch.items()})
+        reports.update({name: len(listed) for name, listed in batch.items()})
+        for counts, found in zip((node, browser), differing(batch), strict=True):
+            counts.update({name: len(listed) for name, listed in found.items()})
+    for name in options.only:
+        size = len(module(clients.mechanism(name)).encode())
+        seen = f"{browser[name]} in chromium" if CHROMIUM else "there is no chromium here"
+        line = f"{name}: {words[name]:,} words, {reports[name]:,} reports, {node[name]} differ in Node, {seen}; {size:,} bytes"
+        print(line + (f", {rate(name):,} reports/s" if options.rates else ""))
+    sys.exit(node.total() + browser.total() > 0)
 
 
 if __name__ == "__main__":
