@@ -12,6 +12,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -20,8 +21,11 @@ from typing import IO, Any
 import typer.main
 import typer.testing
 
+import ldpsql
+from ldpsql import settings
 from ldpsql.cli import main
 from ldpsql.cli.app import app
+from ldpsql.registry import registry
 
 __all__ = ["app", "main", "printed", "python", "quicken", "rows", "run", "serve"]
 _MADE = typer.main.get_command
@@ -105,6 +109,8 @@ def serve(requests: IO[str], answers: IO[str]) -> None:
                 import_module(module.name)
     for package in _LATER:
         import_module(package)
+    registry.registry()  # this and the next line take half of the time of a short command
+    ldpsql.connect(config={"threads": 1}).close()
     gc.freeze()  # a collection in a child would copy the pages of all of them
     for line in requests:
         if not (child := os.fork()):
@@ -119,14 +125,25 @@ def _become(program: str, arguments: list[str], cwd: str, environment: dict[str,
     for number, (path, mode) in enumerate(zip(streams, (os.O_RDONLY, *2 * [os.O_WRONLY | os.O_CREAT]), strict=True)):
         os.dup2(os.open(path, mode, 0o600), number)
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)  # the other one has read ahead
+    plugins = os.environ["LDPSQL_PLUGINS"]
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)
+    if os.environ.get("LDPSQL_PLUGINS") != plugins or _settings() != settings.of_process():
+        settings.of_process.cache_clear()
+        registry._of_process.cache_clear()
     sys.argv = ["ldpsql", *arguments]
     code = _exit_code(partial(exec, program, {"__name__": "__main__"}) if program else main)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _settings() -> settings.Settings | None:
+    """Return the settings of the folder and the environment; None if they cannot be read, which the command then reports."""
+    with suppress(Exception):
+        return settings.load()
+    return None
 
 
 def _exit_code(work: Callable[[], object]) -> int:
