@@ -7,7 +7,7 @@ are stable within one `API_VERSION`.
 from __future__ import annotations
 
 from ldpsql.bulk.engines import Database, rows_of
-from ldpsql.bulk.fingerprints import check_files, columns_at, compare_comments, records_at
+from ldpsql.bulk.fingerprints import check_files, check_view, columns_at, compare_comments, records_at
 from ldpsql.bulk.frames import recommend
 from ldpsql.bulk.orders import random_arrangement, random_order, random_parts
 from ldpsql.bulk.sources import check_columns
@@ -165,8 +165,8 @@ __all__ = [
     "Mixed", "NotReleased", "Object", "Options", "OutsideDomain", "Perturbed", "PlannedTable", "Region", "Registry", "Repeated",
     "Scalar", "Settings", "Shuffled", "SomeColumns", "Spec", "Staged", "Statements", "Takes", "TextLists", "Texts", "ToColumn",
     "WholeLists", "Wholes", "WrongType", "aggregate", "aligned", "answering", "as_struct", "as_structs", "at_once", "audit",
-    "by_row", "changing", "check_columns", "check_counts", "check_epsilon", "check_files", "check_listed",
-    "check_reports", "check_single", "check_size", "check_typed", "check_written", "collection_shares", "columns_at",
+    "by_row", "changing", "check_columns", "check_counts", "check_epsilon", "check_files", "check_listed", "check_reports",
+    "check_single", "check_size", "check_typed", "check_view", "check_written", "collection_shares", "columns_at",
     "columns_of", "compare_comments", "compare_simulated", "corrected", "counted_by_form", "counts_of", "difference",
     "distances", "distinct", "document_text", "drawing", "drawing_permanent", "drawn_by_form", "drawn_cells", "drawn_kind",
     "draws_handles", "estimated", "estimator_of_shares", "family", "fields_of", "fingerprint", "guard_at", "guarded",

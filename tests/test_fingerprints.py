@@ -326,12 +326,13 @@ def test_sql_refuses_columns_that_another_mechanism_drew(con: DuckDBPyConnection
     con.execute("CREATE TABLE people AS SELECT 'Rome' AS home FROM range(200) t(i)")
     ldpsql.perturb_table(con, "people", "reports", {"home": DREW})
     con.execute("CREATE SCHEMA s; CREATE TABLE s.reports AS FROM reports; CREATE VIEW chosen AS FROM reports")
-    for name in ("reports", '"Reports"', "main.reports", "memory.reports", "memory.main.reports"):
+    for name in ("reports", '"Reports"', "main.reports", "memory.reports", "memory.main.reports", "chosen", "main.chosen"):
         query = f"SELECT count(*) FROM ldp.estimate({name}, Home, {{}}())"
         assert con.execute(query.format("drew")).fetchall() == [(4,)]
         with pytest.raises(duckdb.Error, match="LDP408"):
             con.execute(query.format("other")).fetchall()
     con.execute("CREATE TEMP TABLE hidden AS FROM main.reports; ALTER TABLE hidden RENAME TO reports")
+    con.execute("CREATE TEMP TABLE chosen AS FROM reports")
     for unknown in ("s.reports", "chosen", "reports"):
         assert con.execute(f"SELECT count(*) FROM ldp.estimate({unknown}, home, other())").fetchall() == [(4,)]
 

@@ -24,6 +24,7 @@ from ldpsql.functions import (
     check_counts,
     check_files,
     check_reports,
+    check_view,
     columns_of,
     compare_comments,
     counted_by_form,
@@ -45,7 +46,7 @@ _NAME = r'(?:(\w+)|"((?:[^"]|"")*)")'
 _COLUMN = re.compile(rf"{_NAME} := (?:{_NAME}\.)*{_NAME}(?:, |\)$)")
 _COLUMNS = re.compile(rf"struct_pack\((?:{_COLUMN.pattern})+")  # a struct of columns, as DuckDB names it
 _FIELD = re.compile(rf"STRUCT\({_NAME} ")  # of a type; the name is in quotes if it must be
-_Places = Annotated[Column, Takes("a table", structs_with("name", "place", "columns"))]
+_Places = Annotated[Column, Takes("a table", structs_with("name", "place", "catalog", "search_path", "columns"))]
 
 
 @by_row(Lists, Lists, returns=pa.struct([("positions", pa.list_(pa.int64())), ("n", pa.list_(pa.uint64()))]))
@@ -157,6 +158,7 @@ def _compare(place: dict[str, Any], column: str, mechanism: Mechanism) -> None:
     comments = [(tuple(one["path"] or ()), one["comment"]) for one in named]
     if not compare_comments(name, schema, comments, mechanism):
         check_files(name, column, mechanism)
+        check_view(place["catalog"], place["search_path"], name, column, mechanism)
 
 
 @by_row(Handles, Wholes, returns=pa.bool_())

@@ -31,10 +31,11 @@ CREATE OR REPLACE MACRO ldp._counts_of
     (report, weight, keep, kind) AS ldp._counts(report, weight, keep);
 CREATE OR REPLACE MACRO ldp.counts(report, keep := true, weight := NULL) AS ldp._counts_of(report, weight, keep, report);
 
--- True, or an error if the table or the file records another mechanism. A table function takes the name of a table as a string.
+-- True, or an error if the table, that of a view, or the file records another mechanism. A table function takes the name of a table as a string.
 -- A temporary table may hide another one of its name.
 CREATE OR REPLACE MACRO ldp._agreed(reports, report_name, asked) AS __ldp_agreed((
-    SELECT {'name': any_value(name), 'place': [current_database(), current_schema()], 'columns': list({
+    SELECT {'name': any_value(name), 'place': [current_database(), current_schema()], 'catalog': ldp._catalog(),
+    'search_path': current_setting('search_path'), 'columns': list({
         'path': [lower(database_name), lower(schema_name), lower(table_name)], 'column': lower(column_name), 'comment': comment
     }) FILTER (WHERE table_name IS NOT NULL)}
     FROM repeat(reports, 1) AS named(name) LEFT JOIN duckdb_columns() AS c

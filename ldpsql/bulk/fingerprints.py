@@ -158,12 +158,12 @@ def _of_types(relation: DuckDBPyRelation, columns: Iterable[str]) -> dict[str, F
 def compare_comments(
     name: str, place: list[str], columns: Iterable[tuple[tuple[str, ...], str | None]], mechanism: Mechanism
 ) -> bool:
-    """Return whether a comment says that a mechanism drew the reports of a table.
+    """Return whether a name is that of a temporary table, or of one with a comment that says what drew its reports.
 
     Args:
         name: the table, as SQL writes it; what is not one passes.
         place: the current catalog and schema.
-        columns: catalog, schema and table of every column of the name that is estimated, in lowercase, and its comment.
+        columns: catalog, schema and table, in lowercase, of every temporary or recorded column of the name, and its comment.
         mechanism: the mechanism that is to estimate.
 
     Raises:
@@ -178,9 +178,8 @@ def compare_comments(
         3: [path],
     }
     table = next((one for one in full.get(len(path), []) if one in comments), None)
-    written = of_text(comments[table]) if table else NONE
-    check_agreement(written, mechanism)
-    return bool(written)
+    check_agreement(of_text(comments[table]) if table else NONE, mechanism)
+    return table is not None
 
 
 def of_relation(relation: DuckDBPyRelation, column: str) -> Fingerprints:
@@ -256,6 +255,19 @@ def check_files(path: str, column: str, mechanism: Mechanism) -> None:
     with suppress(SourceRefused, OSError, pa.ArrowException):
         kind, files = files_of(None, place)
         check_agreement(of_files(None, kind, files, column) or NONE, mechanism)
+
+
+def check_view(catalog: int, search_path: str, name: str, column: str, mechanism: Mechanism) -> None:
+    """Refuse reports of a view if its only table records another mechanism; `mechanism_at` says what is not seen.
+
+    Raises:
+        OtherMechanism: if it does.
+
+    """
+    with CONNECTIONS.cursor_at(catalog, search_path) as cursor:
+        query = "SELECT view_name FROM duckdb_views() WHERE NOT internal AND lower(view_name) = lower(?)"
+        if cursor.execute(query, [split(name)[-1]]).fetchall():
+            check_agreement(of_table(cursor, name, [column])[column], mechanism)
 
 
 def agreed(
