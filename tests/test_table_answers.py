@@ -440,12 +440,18 @@ def test_an_empty_group_has_no_answers_and_an_unknown_one_has_no_errors(con: Duc
     assert row[0]["estimate"] is None or not isnan(row[0]["estimate"])
 
 
-def test_a_quantile_that_the_reports_do_not_determine_has_no_errors_and_no_warning_of_numpy() -> None:
+def test_quantiles_and_shares_that_the_reports_do_not_determine_have_no_errors_and_no_warning_of_numpy() -> None:
     made = "row(plan=krr(1, ['a', 'b']), spend=square_wave(1, 0, 300))"  # more cells than errors are computed for
-    reports = ldpsql.perturb([{"plan": "a", "spend": 10.0}, {"plan": "b", "spend": 200.0}] * 50, made)
-    answer = ldpsql.estimate(reports, made, "ibu(stop=2)").quantile(0.9, "spend", given={"plan": "a"})
-    assert isinf(answer.std_error)
-    assert (answer.low, answer.high) == pytest.approx((0.0, 300.0))
+    mechanism, law = registry().mechanism(made), np.zeros((2, 1024))
+    law[:, [30, 700]] = [[0.5, 0.0], [0.0, 0.5]]
+    expected = 1e6 * operator_of(mechanism).forward(law.reshape(1, -1))
+    estimate = estimate_counts(mechanism, expected, registry().estimator("ibu(stop=2)"))[0]
+    quantile = estimate.quantile(0.9, "spend", given={"plan": "a"})
+    share = estimate.share({"spend": {"low": 0, "high": 90}}, given={"plan": "a"})
+    assert isinf(quantile.std_error)
+    assert (quantile.low, quantile.high) == pytest.approx((0.0, 300.0))
+    assert isinf(share.std_error)
+    assert (share.low, share.high) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("spend", ["square_wave(1, 0, 300)", "piecewise(1, 0, 300)"])
