@@ -30,7 +30,7 @@ _STORED = TYPES | {1: "uint8", 12: "int64", 13: "int32"}  # as what DuckDB store
 _BITS, _TEXT, _WORDS, _HASHED = 1, 17, 24, 25  # Arrow has eight booleans to an octet
 _RECIPE = 128  # octets of a recipe without its table
 _MOST_SPAN = 1 << 24  # from the least to the most of a list of numbers that is looked up by subtraction
-_MOST_OCTETS = 1 << 28  # of all lists and tables together, which C keeps as long as the process lives
+_MOST_OCTETS = 1 << 29  # of all lists and tables together, which C keeps as long as the process lives
 _HELD: list[int] = []  # octets of each
 _LEARNT: set[int] = set()  # handles
 _LISTS: dict[Hashable, int | None] = {}  # where C has a list of values: by the domain, or by how numbers are placed
@@ -176,7 +176,7 @@ def _listed(library: ctypes.CDLL, domain: Domain) -> int | None:
 def _list_of_text(library: ctypes.CDLL, domain: Domain) -> int | None:
     texts = [text.encode() for text in domain.values.to_pylist()]
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
-    if ends[-1] >= 1 << 31 or not _has_room(int(ends[-1]) + 144 * len(texts)):  # a text has 16 octets, and 4 to 8 slots of 16
+    if ends[-1] >= 1 << 31 or not _has_room(int(ends[-1]) + 112 * len(texts)):  # a text has 16 octets, and 2 to 4 slots of 24
         return None
     narrow = ends.astype(np.int32)
     address: int | None = library.ldpsql_list_text(len(texts), b"".join(texts), narrow.ctypes.data)
@@ -189,7 +189,7 @@ def _list_of_whole(library: ctypes.CDLL, domain: Domain) -> int | None:
         return None
     stored = domain.values.cast(pa.type_for_alias(_STORED[number]))
     least, most = pc.min_max(stored).as_py().values()
-    room = 4 * (most - least + 1) if most - least < _MOST_SPAN else 128 * len(stored)  # 4 to 8 slots of 16
+    room = 4 * (most - least + 1) if most - least < _MOST_SPAN else 96 * len(stored)  # 2 to 4 slots of 24
     if most >= 1 << 63 or not _has_room(8 * len(stored) + room):
         return None
     whole = stored.cast(pa.int64()).to_numpy()

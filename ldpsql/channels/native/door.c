@@ -154,7 +154,7 @@ static void put(list *l, string key, uint64_t place) {
 }
 
 static bool make_slots(list *l) {
-	for (l->mask = 3; l->mask < 4 * l->size; l->mask = 2 * l->mask + 1) {}
+	for (l->mask = 3; l->mask < 2 * l->size; l->mask = 2 * l->mask + 1) {}
 	return (l->slots = calloc(l->mask + 1, sizeof *l->slots));
 }
 
