@@ -75,14 +75,11 @@ CREATE OR REPLACE MACRO ldp._table_estimate(reports, report, m, estimator := NUL
         SELECT "ldp counted".*, learned.runs["ldp place"] AS "ldp run", learned.priors AS "ldp priors"
         FROM "ldp counted" LEFT JOIN "ldp learned" ON true
     )
-    SELECT COLUMNS('(?s)^(?:ldp (borrowed)|(.*))$') AS '\1\2' FROM (
-        SELECT COLUMNS(lambda c: c <> 'ldp everybody' AND (__ldp_borrows(estimator) OR c <> 'ldp borrowed')) FROM (
-            SELECT unnest("ldp keys", recursive := true), unnest("ldp answer", recursive := true)
-            FROM (SELECT "ldp keys", cast_to_type(
-                      __ldp_answer__borrowing("ldp counts", __ldp_learnt("ldp asked", "ldp run", "ldp priors"["ldp run" + 1])), [{
-                          'value': ldp._kind(m)[1], 'estimate': NULL::DOUBLE, 'std_error': NULL::DOUBLE, 'low': NULL::DOUBLE,
-                          'high': NULL::DOUBLE, 'n': NULL::BIGINT, 'ldp borrowed': NULL::DOUBLE
-                      }]) AS "ldp answer"
-                  FROM "ldp placed")));
+    SELECT COLUMNS(lambda c: c <> 'ldp everybody') FROM (
+        SELECT unnest("ldp keys", recursive := true), unnest("ldp answer", recursive := true)
+        FROM (SELECT "ldp keys", cast_to_type(
+                  __ldp_answer__borrowing("ldp counts", __ldp_learnt("ldp asked", "ldp run", "ldp priors"["ldp run" + 1])),
+                  from_json('null', '' || __ldp_shares_type(typeof(m), ldp._text(m), estimator))) AS "ldp answer"
+              FROM "ldp placed"));
 
 COMMENT ON MACRO ldp.counts IS 'aggregate: the counts of the reports, a MAP, or the sum of such counts';

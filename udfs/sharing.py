@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,7 @@ from ldpsql.functions import (
     one_thread,
     plain,
     registry,
+    values_type_of,
     with_prior,
 )
 from ldpsql.questions import NUMBERS, Asked, Estimates, Kind, Lines, Margin, Question, Source
@@ -48,6 +50,22 @@ def borrows(name: str | None) -> bool:
     """Return whether an estimator shares anything between groups; one that is not named does not."""
     with names_withheld():
         return name is not None and registry().estimator(name).borrows
+
+
+@by_row(Texts, Texts, Texts, returns=pa.string())
+def shares_type(kind: str, text: str | None, estimator: str | None) -> str:
+    """Return the type of the shares of a group, as from_json reads it, with what an estimator `borrows` from other groups.
+
+    Args:
+        kind: the type of what drew the reports in SQL.
+        text: what drew the reports, if it is text.
+        estimator: the estimator; NULL is what fits the mechanism.
+
+    """
+    with names_withheld():
+        fields = {"value": values_type_of(kind, text, None, None), **dict.fromkeys(NUMBERS, "DOUBLE"), "n": "BIGINT"}
+        shares = estimator is not None and registry().estimator(estimator).borrows
+        return json.dumps([fields | ({"borrowed": "DOUBLE"} if shares else {})])
 
 
 @guarded
@@ -121,7 +139,7 @@ class Borrowing(Question):
     """The share of every value, with what each group borrowed: what ``FROM ldp.estimate`` asks."""
 
     name = "_borrowing"
-    fields = {"value": Kind.VALUE, **NUMBERS, "n": Kind.WHOLE, "ldp borrowed": Kind.NUMBER}
+    fields = {"value": Kind.VALUE, **NUMBERS, "n": Kind.WHOLE, "borrowed": Kind.NUMBER}
     rows = True
 
     @classmethod
@@ -131,9 +149,7 @@ class Borrowing(Question):
         borrowed = np.array(estimates.fit.borrowed or [np.nan] * groups)[:, None]
         people = estimates.likelihood.of_people.n[:, None]
         numbers: dict[str, Any] = {name: getattr(measure, name) for name in NUMBERS}
-        return Lines.of_numbers(
-            {"value": np.arange(measure.estimate.shape[1]), **numbers, "n": people, "ldp borrowed": borrowed}
-        )
+        return Lines.of_numbers({"value": np.arange(measure.estimate.shape[1]), **numbers, "n": people, "borrowed": borrowed})
 
 
 @hookimpl
@@ -143,6 +159,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     return [
         Scalar("__ldp_learns", learns, "BOOLEAN"),
         Scalar("__ldp_borrows", borrows, "BOOLEAN"),
+        Scalar("__ldp_shares_type", shares_type, "VARCHAR"),
         Scalar("__ldp_learn", learn, f"STRUCT({shares})"),
         Scalar("__ldp_learn_in_order", learn_in_order, f"STRUCT(runs INTEGER[], priors STRUCT({shares})[])"),
         Scalar("__ldp_learnt", learnt, "BIGINT"),
