@@ -24,28 +24,18 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}  # those in Python by their names 
 _IN_C = "ldpsql.engine.in_c"  # loads Arrow, which no connection needs
 _LOADED = threading.Event()
 _KERNELS = Path(__file__).parents[1] / "channels" / "native" / "kernels.library"  # importing its package would load NumPy
-_VERSION = 8  # of the kernels: see channels/native
+_VERSION = 9  # of the kernels: see channels/native
 _DUCKDB = ("v2.0.0", "v2.0.1")  # the versions whose interface in C is known to work
 
 
-def _draw(address: int) -> None:
-    """Draw a vector in Python."""
-    _call(lambda in_c: in_c.drawn_in_python(address, FUNCTIONS))
-
-
 def _answer(address: int) -> None:
-    """Answer a vector in Python."""
-    _call(lambda in_c: in_c.answered(address, _ANSWERS))
-
-
-def _call(function: Callable[[Any], None]) -> None:
-    """Call a function with the module that answers C; nothing is answered if Ctrl-C comes before that."""
+    """Answer a vector in Python; nothing is answered if Ctrl-C comes before that."""
     with suppress(KeyboardInterrupt):
         if not _LOADED.is_set() and threading.current_thread() is threading.main_thread():
             loading = threading.Thread(target=_load)
             loading.start()
             loading.join()
-        function(import_module(_IN_C))
+        import_module(_IN_C).answered(address, FUNCTIONS)
 
 
 def _load() -> None:
@@ -68,11 +58,9 @@ def _prepare() -> None:
 
 
 # Kept: C may call them as long as the process lives.
-_in_python = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_draw)
 _answering = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_answer)
 _preparing = ctypes.CFUNCTYPE(None)(_prepare)
 _PREPARING: list[bool] = []
-_ANSWERS: dict[str, Callable[..., Any]] = {}
 _OFFERED: dict[str, _Offered] = {}  # what C holds of each function, by its name
 
 
@@ -92,12 +80,12 @@ def offer(functions: Sequence[Scalar]) -> None:
     library = open_door()
     if isinstance(library, str) or _OFFERED:
         return
-    library.ldpsql_offer.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, type(_answering))
+    library.ldpsql_offer.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p)
     library.ldpsql_offer.restype = ctypes.c_bool
     offered = (_Offered * len(functions))(*(_Offered(one.name.encode(), None, one.volatile) for one in functions))
-    query = f"SET threads = 1; SET TimeZone = 'UTC'; SELECT {', '.join(f'CAST(NULL AS {one.returns})' for one in functions)}"
-    _ANSWERS.update((one.name, one.function) for one in functions)
-    if library.ldpsql_offer(offered, len(functions), query.encode(), _answering):
+    query = f"SELECT {', '.join(f'CAST(NULL AS {one.returns})' for one in functions)}"
+    FUNCTIONS.update((one.name, one.function) for one in functions)
+    if library.ldpsql_offer(offered, len(functions), query.encode()):
         _OFFERED.update((one.name, kept) for one, kept in zip(functions, offered, strict=True))
 
 
@@ -125,5 +113,5 @@ def open_door() -> ctypes.CDLL | str:
         return "there are no kernels, or no DuckDB that can call them"
     if version not in _DUCKDB:
         return f"DuckDB {version} is not known to call functions in C correctly: {', '.join(_DUCKDB)}"
-    enter.argtypes, enter.restype = (ctypes.c_void_p, type(_in_python), type(_preparing)), ctypes.c_bool
-    return kernels if enter(duckdb._handle, _in_python, _preparing) else "DuckDB does not accept functions in C"
+    enter.argtypes, enter.restype = (ctypes.c_void_p, type(_answering), type(_preparing)), ctypes.c_bool
+    return kernels if enter(duckdb._handle, _answering, _preparing) else "DuckDB does not accept functions in C"

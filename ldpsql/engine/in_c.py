@@ -27,7 +27,7 @@ _WIDTHS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint
 TYPES = dict(enumerate(("bool", *_WIDTHS, "float32", "float64", "timestamp[us]", "date32"), 1)) | {17: "string"}
 _NUMBERS = {pa.type_for_alias(name): number for number, name in TYPES.items()}
 _STORED = TYPES | {1: "uint8", 12: "int64", 13: "int32"}  # as what DuckDB stores a value
-_BITS, _TEXT, _WORDS, _HASHED = 1, 17, 24, 25  # Arrow has eight booleans to an octet
+_BITS, _TEXT = 1, 17  # Arrow has eight booleans to an octet
 _RECIPE = 128  # octets of a recipe without its table
 _MOST_SPAN = 1 << 24  # from the least to the most of a list of numbers that is looked up by subtraction
 _MOST_OCTETS = 1 << 29  # of all lists and tables together, which C keeps as long as the process lives
@@ -63,7 +63,6 @@ def kernels() -> ctypes.CDLL | None:
     library.ldpsql_recipe.argtypes = (ctypes.c_int, array, array, array, array, ctypes.c_size_t)
     library.ldpsql_recipe.restype = array
     library.ldpsql_draw.argtypes = (array, ctypes.c_int, ctypes.c_int, array, ctypes.c_size_t, array, array, array)
-    library.ldpsql_write.argtypes = (array, array, array, array)
     library.ldpsql_type.argtypes, library.ldpsql_type.restype = (array, array), ctypes.c_bool
     return library
 
@@ -204,51 +203,6 @@ def _has_room(octets: int) -> bool:
     return True
 
 
-class _Call(ctypes.Structure):
-    """A vector that Python is to draw: ``call`` of ``door.c``."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("type", ctypes.c_int32),
-        ("out_type", ctypes.c_int32),
-        ("count", ctypes.c_uint64),
-        ("values", ctypes.c_void_p),
-        ("ends", ctypes.c_void_p),
-        ("valid", ctypes.c_void_p),
-        ("handles_valid", ctypes.c_void_p),
-        ("handles", ctypes.c_void_p),
-        ("out", ctypes.c_void_p),
-        ("message", ctypes.c_void_p),
-        ("room", ctypes.c_uint64),
-        ("drawn", ctypes.c_bool),
-    )
-
-
-def drawn_in_python(address: int, functions: Mapping[str, Callable[..., Any]]) -> None:
-    """Draw a vector with the function of its name.
-
-    Args:
-        address: of the ``call`` that C makes. An error is written into its message.
-        functions: functions of two columns, the values and the handles of their mechanisms, by name.
-
-    """
-    call = _Call.from_address(address)
-    try:
-        _write(address, call, functions[call.name.decode()](_column(call), _handles(call)))
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # its text may hold a raw value
-        _refuse(call, error, "perturb")
-
-
-def _refuse(call: _Call | _Question, error: Exception | KeyboardInterrupt, name: str) -> None:
-    """Write the message of an error, of the function of this name."""
-    if isinstance(error, KeyboardInterrupt):
-        error = Interrupted()
-    refusal = error if isinstance(error, LdpError) else internal(error, name)
-    refusal.before = ""
-    message = str(refusal).encode()[: call.room - 1].decode(errors="ignore").encode() + b"\0"
-    ctypes.memmove(call.message, message, len(message))
-
-
 class _Question(ctypes.Structure):
     """A vector that a function in Python is to answer: ``question`` of ``door.c``."""
 
@@ -298,53 +252,11 @@ def _type_of(own: int) -> pa.DataType:
     return pa.Schema._import_from_c(ctypes.addressof(written)).field(0).type
 
 
-def _column(call: _Call) -> pa.Array:
-    """Return a copy of the values: an Arrow array may outlive the vector."""
-    kind, stored = pa.type_for_alias(TYPES[call.type]), pa.type_for_alias(_STORED[call.type])
-    if not call.ends:
-        column = _array(stored, call.count, call.valid, _copied(call.values, call.count * stored.bit_width // 8))
-        return column if stored == kind else column.cast(kind)
-    ends = np.frombuffer(_copied(call.ends, 4 * call.count), np.int32)
-    offsets = np.concatenate([np.zeros(1, np.int32), ends])
-    return _array(kind, call.count, call.valid, pa.py_buffer(offsets), _copied(call.values, int(ends[-1])))
-
-
-def _handles(call: _Call) -> pa.Array:
-    return _array(pa.int64(), call.count, call.handles_valid, _copied(call.handles, 8 * call.count))
-
-
-def _array(kind: pa.DataType, count: int, valid: int | None, *buffers: pa.Buffer) -> pa.Array:
-    return pa.Array.from_buffers(kind, count, [_copied(valid, -(-count // 64) * 8) if valid else None, *buffers])
-
-
-def _copied(address: int, octets: int) -> pa.Buffer:
-    return pa.py_buffer(ctypes.string_at(address, octets))
-
-
-def _write(address: int, call: _Call, reports: pa.Array) -> None:
-    """Write reports into the vector of DuckDB."""
-    library = kernels()
-    if library is None or len(reports) != call.count:
-        raise InternalError("there are not as many reports as values", "please report the mechanism")
-    missing = reports.is_null().to_numpy(zero_copy_only=False).astype(np.uint8)
-    if call.out_type == _TEXT:
-        texts = [text.encode() for text in reports.cast(pa.string()).fill_null("").to_pylist()]
-        ends = np.cumsum([len(text) for text in texts], dtype=np.int32)
-        library.ldpsql_write(address, b"".join(texts), ends.ctypes.data, missing.ctypes.data)
-        return
-    further = None
-    if call.out_type == _WORDS:
-        numbers = _numbers(reports.flatten(), "uint64")
-        further = np.cumsum(_numbers(reports.value_lengths(), "int32"), dtype=np.int32)
-    elif call.out_type == _HASHED:
-        seeds, symbols = reports.flatten()  # NULL where the report is
-        numbers, further = _numbers(seeds, "uint64"), _numbers(symbols, "uint32")
-    else:
-        numbers = _numbers(reports, _STORED[call.out_type])
-    library.ldpsql_write(address, numbers.ctypes.data, None if further is None else further.ctypes.data, missing.ctypes.data)
-
-
-def _numbers(column: pa.Array, kind: str) -> NDArray[Any]:
-    """Return a column as NumPy stores numbers, 0 for NULL."""
-    numbers = column.cast(pa.type_for_alias(kind)).fill_null(0).to_numpy(zero_copy_only=False)
-    return np.ascontiguousarray(numbers, np.dtype(kind))
+def _refuse(question: _Question, error: Exception | KeyboardInterrupt, name: str) -> None:
+    """Write the message of an error, of the function of this name."""
+    if isinstance(error, KeyboardInterrupt):
+        error = Interrupted()
+    refusal = error if isinstance(error, LdpError) else internal(error, name)
+    refusal.before = ""
+    message = str(refusal).encode()[: question.room - 1].decode(errors="ignore").encode() + b"\0"
+    ctypes.memmove(question.message, message, len(message))

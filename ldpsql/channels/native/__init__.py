@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ldpsql.errors import InternalError
 
 LIBRARY = Path(__file__).with_name("kernels.library")  # with the ending .so, `pkgutil` takes it for a module of Python
-_VERSION = 8  # of the calls below; a library of another version, left by an earlier installation, is not used
+_VERSION = 9  # of the calls below; a library of another version, left by an earlier installation, is not used
 _WHOLE, _COUNT, _ARRAY = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
 _ARGUMENTS = {
     "random_words": (_COUNT, _ARRAY),

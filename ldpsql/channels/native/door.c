@@ -21,7 +21,6 @@ typedef union {  // a text: up to 12 octets are in it, followed by zeros
 	struct { uint32_t length; char prefix[4]; const char *octets; } far;
 	uint64_t words[2];
 } string;
-static inline const char *octets_of(const string *s) { return s->near.length <= 12 ? s->near.octets : s->far.octets; }
 typedef struct { uint64_t offset, length; } entry;  // a list, in the vector of the items of all lists
 typedef void (*function)(handle info, handle chunk, handle out);
 typedef void (*function_of_states)(handle info, handle chunk, void **states);
@@ -55,7 +54,6 @@ typedef struct arrow_data {
 	X(uint64_t, data_chunk_get_size, (handle)) X(handle, data_chunk_get_vector, (handle, uint64_t)) \
 	X(void *, vector_get_data, (handle)) X(uint64_t *, vector_get_validity, (handle)) \
 	X(void, vector_ensure_validity_writable, (handle)) X(void, validity_set_row_invalid, (uint64_t *, uint64_t)) \
-	X(void, vector_assign_string_element_len, (handle, uint64_t, const char *, uint64_t)) \
 	X(handle, list_vector_get_child, (handle)) X(int, list_vector_reserve, (handle, uint64_t)) \
 	X(int, list_vector_set_size, (handle, uint64_t)) X(uint64_t, list_vector_get_size, (handle)) \
 	X(handle, struct_vector_get_child, (handle, uint64_t)) X(handle, create_map_type, (handle, handle)) \
@@ -397,23 +395,38 @@ EXPORT int ldpsql_rows(const int64_t *numbers, int type, int out_type, const voi
 	return DRAWN;
 }
 
-// --- the functions in DuckDB
-// Python draws a vector into `out` by `ldpsql_write`, or writes what is wrong into the message.
+// --- what is left to Python, which reads the arguments, and writes the result or a message
+typedef struct { const char *name; handle type; bool changes; } offered;  // changes: from call to call, as a function that draws
 typedef struct {
-	const char *name;
-	int32_t type, out_type;
+	const offered *own;
 	uint64_t count;
-	const void *values;
-	const int32_t *ends;  // of text, which follows each other in `values`
-	const uint64_t *valid, *handles_valid;
-	const int64_t *handles;
-	handle out;
+	arrow_type *types;
+	arrow_data *columns;
+	arrow_type *type;
+	arrow_data *result;
 	char *message;
 	uint64_t room;
-	bool drawn;  // set here: what a function in Python returns says nothing if Ctrl-C ended it
-} call;
-typedef void (*in_python)(call *);
-static _Atomic(in_python) python;
+} question;
+typedef void (*answer)(const question *);
+static _Atomic(answer) python;
+
+// A database of its own turns columns into those of Arrow and back: a function in C knows no connection to that which calls it.
+typedef struct { handle connection, options; } translator;
+static _Atomic(translator *) translates;
+static _Thread_local bool opening;  // that database, which needs none of the functions
+
+static translator *translating(void) {
+	translator *t = atomic_load(&translates), *none = NULL;
+	handle database;
+	if (t || !(t = calloc(1, sizeof *t))) return t;
+	opening = true;
+	bool failed = duckdb.open(NULL, &database) || duckdb.connect(database, &t->connection) ||
+	              duckdb.query(t->connection, "SET threads = 1; SET TimeZone = 'UTC'", NULL);
+	opening = false;
+	if (failed) return free(t), NULL;
+	duckdb.connection_get_arrow_options(t->connection, &t->options);
+	return atomic_compare_exchange_strong(&translates, &none, t) ? t : none;
+}
 
 static struct { int (*ensure)(void); void (*release)(int); int (*check)(void); void (*clear)(void); } signals;  // of Python
 
@@ -427,6 +440,44 @@ static bool pressed(void) {
 	return was;
 }
 
+static bool fails(handle info, handle error) {
+	bool has = error && duckdb.error_data_has_error(error);  // whose message may hold a value
+	if (has) duckdb.scalar_function_set_error(info, "[LDP304] a column of this type cannot be read here. Hint: cast it.");
+	if (error) duckdb.destroy_error_data(&error);
+	return has;
+}
+
+static void ask(handle info, handle chunk, handle out) {
+	enum { MOST = 64 };
+	uint64_t count = duckdb.data_chunk_get_size(chunk), size = duckdb.data_chunk_get_column_count(chunk);
+	if (!count) return;
+	if (size > MOST) return duckdb.scalar_function_set_error(info, "this function has too many arguments");
+	const translator *t = translating();
+	if (!t) return duckdb.scalar_function_set_error(info, "there is not enough memory to call Python");
+	handle types[MOST], converted = NULL, made = NULL;
+	const char *no_names[MOST];
+	for (uint64_t i = 0; i < size; i++) no_names[i] = "", types[i] = duckdb.vector_get_column_type(duckdb.data_chunk_get_vector(chunk, i));
+	arrow_type of_columns = {0}, of_result = {0};
+	arrow_data columns = {0}, answered = {0};
+	char message[8192] = "Python could not answer: the process ends, or the call was interrupted";
+	const question q = {duckdb.scalar_function_get_extra_info(info), count, &of_columns, &columns, &of_result, &answered, message, sizeof message};
+	bool failed = fails(info, duckdb.to_arrow_schema(t->options, types, no_names, size, &of_columns)) ||
+	              fails(info, duckdb.data_chunk_to_arrow(t->options, chunk, &columns));
+	if (!failed && !pressed()) atomic_load(&python)(&q);
+	if (!failed && !answered.release) failed = true, duckdb.scalar_function_set_error(info, message);
+	failed = failed || fails(info, duckdb.schema_from_arrow(t->connection, &of_result, &converted)) ||
+	         fails(info, duckdb.data_chunk_from_arrow(t->connection, &answered, converted, &made));
+	if (!failed) duckdb.vector_reference_vector(out, duckdb.data_chunk_get_vector(made, 0));  // keeps the memory, too
+	for (uint64_t i = 0; i < size; i++) duckdb.destroy_logical_type(&types[i]);
+	if (made) duckdb.destroy_data_chunk(&made);
+	if (converted) duckdb.destroy_arrow_converted_schema(&converted);
+	if (of_columns.release) of_columns.release(&of_columns);
+	if (columns.release) columns.release(&columns);
+	if (of_result.release) of_result.release(&of_result);
+	if (answered.release) answered.release(&answered);
+}
+
+// --- the functions in DuckDB
 static bool all_valid(handle vector, uint64_t count) {
 	const uint64_t *valid = duckdb.vector_get_validity(vector);
 	for (uint64_t i = 0; valid && i < count; i++)
@@ -434,22 +485,7 @@ static bool all_valid(handle vector, uint64_t count) {
 	return true;
 }
 
-// Write the text of a vector as Arrow has it: returns the memory, in which the texts follow their ends, NULL if there is none.
-static int32_t *gathered(const string *texts, const uint64_t *valid, uint64_t count) {
-	uint64_t octets = 0, at = 0;
-	for (uint64_t i = 0; i < count; i++) octets += !valid || valid[i / 64] >> i % 64 & 1 ? texts[i].near.length : 0;
-	int32_t *ends = octets > INT32_MAX ? NULL : malloc(4 * count + octets + 1);
-	for (uint64_t i = 0; ends && i < count; i++) {
-		if (!valid || valid[i / 64] >> i % 64 & 1) {
-			memcpy((char *)(ends + count) + at, octets_of(texts + i), texts[i].near.length);
-			at += texts[i].near.length;
-		}
-		ends[i] = (int32_t)at;
-	}
-	return ends;
-}
-
-typedef struct { char name[32]; int32_t type, out_type; } overload;
+typedef struct { offered own; int32_t type, out_type; char name[32]; } overload;  // `ask` reads the first member
 
 // Make room for `items` items of lists, and return the data of their vector; NULL without memory.
 static uint64_t *room_for_items(handle out, uint64_t items) {
@@ -487,44 +523,12 @@ static void draw(handle info, handle chunk, handle out) {
 		                : ldpsql_rows(numbers, own->type, own->out_type, values, count, NULL, duckdb.vector_get_data(out));
 		if (drawn == DRAWN) return;
 	}
-	char message[4096] = "Python could not draw: the process ends, or the call was interrupted";
-	const uint64_t *valid = duckdb.vector_get_validity(column);
-	int32_t *ends = own->type == VARCHAR ? gathered(values, valid, count) : NULL;
-	in_python function = atomic_load(&python);
-	call c = {own->name, own->type, own->out_type, count, ends ? (const void *)(ends + count) : values, ends, valid,
-	          duckdb.vector_get_validity(handles), numbers, out, message, sizeof message, false};
-	if ((own->type != VARCHAR || ends) && function && !pressed()) function(&c);
-	if (!c.drawn) duckdb.scalar_function_set_error(info, message);
-	free(ends);
+	ask(info, chunk, out);
 }
 
 static void set_missing(handle vector, uint64_t row) {
 	duckdb.vector_ensure_validity_writable(vector);
 	duckdb.validity_set_row_invalid(duckdb.vector_get_validity(vector), row);
-}
-
-// Write reports that Python drew: of text and words, report i ends before ends[i]; of hashes, the symbols are `ends`. A report is
-// NULL if its octet in `missing` is not 0.
-EXPORT void ldpsql_write(call *c, const void *reports, const int32_t *ends, const uint8_t *missing) {
-	entry *lists = c->out_type == WORDS ? duckdb.vector_get_data(c->out) : NULL;
-	if (lists) {
-		uint64_t *words = room_for_items(c->out, (uint64_t)ends[c->count - 1]);
-		if (!words) return;
-		memcpy(words, reports, 8 * (size_t)ends[c->count - 1]);
-	} else if (c->out_type == HASHED) {
-		memcpy(data_of(c->out, 0), reports, 8 * c->count);
-		memcpy(data_of(c->out, 1), ends, 4 * c->count);
-	} else if (c->out_type != VARCHAR) memcpy(duckdb.vector_get_data(c->out), reports, c->count * widths[c->out_type]);
-	for (uint64_t i = 0; i < c->count; i++) {
-		const int32_t start = ends && i ? ends[i - 1] : 0;
-		if (lists) lists[i] = (entry){(uint64_t)start, (uint64_t)(ends[i] - start)};
-		else if (c->out_type == VARCHAR && !missing[i])
-			duckdb.vector_assign_string_element_len(c->out, i, (const char *)reports + start, (uint64_t)(ends[i] - start));
-		if (!missing[i]) continue;
-		set_missing(c->out, i);
-		for (uint64_t part = 0; c->out_type == HASHED && part < 2; part++) set_missing(duckdb.struct_vector_get_child(c->out, part), i);
-	}
-	c->drawn = true;
 }
 
 static handle type_of(int type) {
@@ -535,18 +539,21 @@ static handle type_of(int type) {
 	return made;
 }
 
-static bool add(handle set, const overload *own) {
-	handle one = duckdb.create_scalar_function(), types[] = {type_of(own->type), type_of(BIGINT), type_of(own->out_type)};
+static handle function_of(const offered *own, function called) {
+	handle one = duckdb.create_scalar_function();
 	duckdb.scalar_function_set_name(one, own->name);
-	duckdb.scalar_function_add_parameter(one, types[0]);
-	duckdb.scalar_function_add_parameter(one, types[1]);
-	duckdb.scalar_function_set_return_type(one, types[2]);
-	duckdb.scalar_function_set_volatile(one);
+	duckdb.scalar_function_set_return_type(one, own->type);
+	if (own->changes) duckdb.scalar_function_set_volatile(one);
 	duckdb.scalar_function_set_special_handling(one);
 	duckdb.scalar_function_set_extra_info(one, (void *)(uintptr_t)own, NULL);
-	duckdb.scalar_function_set_function(one, draw);
+	duckdb.scalar_function_set_function(one, called);
+	return one;
+}
+
+static bool add(handle set, const overload *own) {
+	handle one = function_of(&own->own, draw), types[] = {type_of(own->type), type_of(BIGINT)};
+	for (int i = 0; i < 2; i++) duckdb.scalar_function_add_parameter(one, types[i]), duckdb.destroy_logical_type(&types[i]);
 	bool added = !duckdb.add_scalar_function_to_set(set, one);
-	for (int i = 0; i < 3; i++) duckdb.destroy_logical_type(&types[i]);
 	duckdb.destroy_scalar_function(&one);
 	return added;
 }
@@ -560,7 +567,7 @@ static void name_overloads(void) {
 			if (!widths[type] || (listed && (is_whole(out) ? !is_number(type) : type != out))) continue;
 			overload *one = &overloads[out][type];
 			snprintf(one->name, sizeof one->name, "__ldp_perturb_%s", names[out]);
-			one->type = type, one->out_type = out;
+			one->type = type, one->out_type = out, one->own = (offered){one->name, type_of(out), true};
 		}
 	}
 }
@@ -645,78 +652,29 @@ static bool add_aggregate(handle connection) {
 }
 
 // --- the functions in Python
-typedef struct { const char *name; handle type; bool changes; } offered;  // changes: from call to call, as a function that draws
-// Python reads the arguments, and writes the result or a message.
-typedef struct {
-	const offered *own;
-	uint64_t count;
-	arrow_type *types;
-	arrow_data *columns;
-	arrow_type *type;
-	arrow_data *result;
-	char *message;
-	uint64_t room;
-} question;
-typedef void (*answer)(const question *);
-// A database of its own turns columns into those of Arrow and back: a function in C knows no connection to that which calls it.
-static struct { handle connection, options; offered *all; answer python; _Atomic(uint64_t) size; } offer;
+static struct { offered *all; _Atomic(uint64_t) size; } offer;
 static void (*_Atomic prepare)(void);  // makes the offer, if Python can already
-
-static bool fails(handle info, handle error) {
-	bool has = error && duckdb.error_data_has_error(error);  // whose message may hold a value
-	if (has) duckdb.scalar_function_set_error(info, "[LDP304] a column of this type cannot be read here. Hint: cast it.");
-	if (error) duckdb.destroy_error_data(&error);
-	return has;
-}
-
-static void ask(handle info, handle chunk, handle out) {
-	enum { MOST = 64 };
-	uint64_t count = duckdb.data_chunk_get_size(chunk), size = duckdb.data_chunk_get_column_count(chunk);
-	if (!count) return;
-	if (size > MOST) return duckdb.scalar_function_set_error(info, "this function has too many arguments");
-	handle types[MOST], converted = NULL, made = NULL;
-	const char *no_names[MOST];
-	for (uint64_t i = 0; i < size; i++) no_names[i] = "", types[i] = duckdb.vector_get_column_type(duckdb.data_chunk_get_vector(chunk, i));
-	arrow_type of_columns = {0}, of_result = {0};
-	arrow_data columns = {0}, answered = {0};
-	char message[8192] = "Python could not answer: the process ends, or the call was interrupted";
-	const question q = {duckdb.scalar_function_get_extra_info(info), count, &of_columns, &columns, &of_result, &answered, message, sizeof message};
-	bool failed = fails(info, duckdb.to_arrow_schema(offer.options, types, no_names, size, &of_columns)) ||
-	              fails(info, duckdb.data_chunk_to_arrow(offer.options, chunk, &columns));
-	if (!failed && !pressed()) offer.python(&q);
-	if (!failed && !answered.release) failed = true, duckdb.scalar_function_set_error(info, message);
-	failed = failed || fails(info, duckdb.schema_from_arrow(offer.connection, &of_result, &converted)) ||
-	         fails(info, duckdb.data_chunk_from_arrow(offer.connection, &answered, converted, &made));
-	if (!failed) duckdb.vector_reference_vector(out, duckdb.data_chunk_get_vector(made, 0));  // keeps the memory, too
-	for (uint64_t i = 0; i < size; i++) duckdb.destroy_logical_type(&types[i]);
-	if (made) duckdb.destroy_data_chunk(&made);
-	if (converted) duckdb.destroy_arrow_converted_schema(&converted);
-	if (of_columns.release) of_columns.release(&of_columns);
-	if (columns.release) columns.release(&columns);
-	if (of_result.release) of_result.release(&of_result);
-	if (answered.release) answered.release(&answered);
-}
 
 // Write the type in Arrow of what a function returns. Returns whether there is one.
 EXPORT bool ldpsql_type(const offered *own, arrow_type *type) {
-	handle one = own->type, error = duckdb.to_arrow_schema(offer.options, &one, (const char *[]){""}, 1, type);
+	const translator *t = translating();
+	handle one = own->type, error = t ? duckdb.to_arrow_schema(t->options, &one, (const char *[]){""}, 1, type) : NULL;
 	bool failed = error && duckdb.error_data_has_error(error);
 	if (error) duckdb.destroy_error_data(&error);
-	return !failed;
+	return t && !failed;
 }
 
 // Give each database that is opened from now on these functions, whose types are those of the columns of a query. They are kept as
 // long as the process lives. Returns whether DuckDB reads the query.
-EXPORT bool ldpsql_offer(offered *all, uint64_t size, const char *query, answer python) {
-	handle database;
+EXPORT bool ldpsql_offer(offered *all, uint64_t size, const char *query) {
+	const translator *t = translating();
 	result types;
-	if (duckdb.open(NULL, &database) || duckdb.connect(database, &offer.connection)) return false;
-	bool failed = duckdb.query(offer.connection, query, &types);
+	if (!t) return false;
+	bool failed = duckdb.query(t->connection, query, &types);
 	for (uint64_t i = 0; i < size && !failed; i++) all[i].type = duckdb.column_logical_type(&types, i);
 	duckdb.destroy_result(&types);
 	if (failed) return false;
-	duckdb.connection_get_arrow_options(offer.connection, &offer.options);
-	offer.all = all, offer.python = python;
+	offer.all = all;
 	atomic_store(&offer.size, size);
 	return true;
 }
@@ -725,14 +683,8 @@ static bool add_offered(handle connection) {
 	handle any = duckdb.create_logical_type(ANY);
 	bool added = true;
 	for (uint64_t i = 0, size = atomic_load(&offer.size); i < size; i++) {
-		handle one = duckdb.create_scalar_function();
-		duckdb.scalar_function_set_name(one, offer.all[i].name);
+		handle one = function_of(&offer.all[i], ask);
 		duckdb.scalar_function_set_varargs(one, any);
-		duckdb.scalar_function_set_return_type(one, offer.all[i].type);
-		if (offer.all[i].changes) duckdb.scalar_function_set_volatile(one);
-		duckdb.scalar_function_set_special_handling(one);
-		duckdb.scalar_function_set_extra_info(one, &offer.all[i], NULL);
-		duckdb.scalar_function_set_function(one, ask);
 		added = added && !duckdb.register_scalar_function(connection, one);
 		duckdb.destroy_scalar_function(&one);
 	}
@@ -744,6 +696,7 @@ static bool add_offered(handle connection) {
 typedef struct { void (*set_error)(handle, const char *); handle *(*get_database)(handle); const void *(*get_api)(handle, const char *); } access;
 static bool enter(handle info, const access *given) {
 	handle connection, *database = given->get_database(info);
+	if (opening) return true;
 	if (!atomic_load(&offer.size)) atomic_load(&prepare)();
 	if (!database || duckdb.connect(*database, &connection)) return false;
 	bool added = add_all(connection) && add_aggregate(connection) && add_offered(connection);
@@ -764,7 +717,7 @@ static int32_t describe(void *described) {
 }
 
 // Give each database that is opened from now on the functions. Returns whether DuckDB's library has all that they need.
-EXPORT bool ldpsql_open_door(void *library, in_python function, void (*make_offer)(void)) {
+EXPORT bool ldpsql_open_door(void *library, answer function, void (*make_offer)(void)) {
 #define LOOK_UP(result, name, parameters) \
 	*(void **)&duckdb.name = dlsym(library, "duckdb_" #name); \
 	if (!duckdb.name) return false;
