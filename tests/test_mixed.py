@@ -55,6 +55,16 @@ def error_of(con: DuckDBPyConnection, sql: str) -> str:
     return str(caught.value)
 
 
+def test_levels_that_depend_on_the_values_are_named_as_a_cause(mixed: DuckDBPyConnection) -> None:
+    mixed.execute(
+        """CREATE TABLE chosen AS SELECT level, ldp.perturb(city, levels(), level) AS x
+           FROM (SELECT cities()[1 + i % 2] AS city, ['high', 'low'][1 + i % 2] AS level FROM range(20000) t(i))"""
+    )
+    assert "do the levels depend on the values?" in error_of(
+        mixed, "SELECT ldp.ibu({level: level, report: x}, levels()) FROM chosen"
+    )
+
+
 # --- stacks ---
 
 

@@ -283,9 +283,11 @@ def estimate_likelihood(source: Mechanism | Described, likelihood: Likelihood, e
         fit = fitted(estimator, likelihood)
         misfit = estimator.misfit == "refuse" and suspicious(likelihood, fit.theta).any()
     if misfit:
+        cause = "was a raw column passed, another epsilon, or another version of the domain"
+        cause += "" if isinstance(source, Mechanism) else ", or do the levels depend on the values"
         raise NotReports(
             f"these values were not drawn by {source.name} with these parameters: no distribution explains them",
-            "was a raw column passed, another epsilon, or another version of the domain? misfit := 'allow' estimates anyway",
+            f"{cause}? misfit := 'allow' estimates anyway",
         )
     return Estimates(certify(source) if isinstance(source, Mechanism) else source, estimator, likelihood, fit, end)
 
