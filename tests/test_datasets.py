@@ -210,8 +210,20 @@ RENEWALS: dict[str, Callable[[DuckDBPyConnection, int], tuple[Any, str, str]]] =
     "a relation": lambda con, i: (con.sql(f"FROM people -- {i}"), f"batch {i}", f"p{i}"),
     "a view of the same body": lambda con, i: (body(con, f"same{i}"), f"batch {i}", f"p{i}"),
     "an alias": lambda con, i: (attached(con, f"wh{i}"), f"batch {i}", ""),
+    "a renamed table": lambda con, i: (renamed_table(con, i), f"batch {i}", ""),
+    "a copy in the same database": lambda con, i: (copied_table(con, i), f"batch {i}", ""),
     "another file next to a computed name": lambda con, i: (computed(con, f"{'abc'[i]}.txt"), f"batch {i}", ""),
 }
+
+
+def renamed_table(con: DuckDBPyConnection, i: int) -> str:
+    con.execute("CREATE TABLE called0 AS FROM people" if i == 0 else f"ALTER TABLE called{i - 1} RENAME TO called{i}")
+    return f"called{i}"
+
+
+def copied_table(con: DuckDBPyConnection, i: int) -> str:
+    con.execute(f"CREATE TABLE copy{i} AS FROM people ORDER BY random()")
+    return f"copy{i}"
 
 
 def computed(con: DuckDBPyConnection, other: str) -> str:

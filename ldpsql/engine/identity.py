@@ -103,9 +103,10 @@ class Identity:
         return replace(self, name=other.name, names=tuple(sorted({*self.names, *other.names})))
 
     def state(self, key: bytes) -> str:
-        """Return a name of the rows as they are now, under a key; an empty string if they are not known."""
+        """Return a name of the rows as they are now in their files and databases, under a key; '' if they are not known."""
         inodes = tuple(name for name in self.names if name.lstrip('"').startswith("inode "))
-        holders = inodes if len(inodes) == len(self.base) else self.base  # a link, an alias and a new file name keep the inode
+        names = inodes if len(inodes) == len(self.base) else self.base  # a link, an alias and a new file name keep the inode
+        holders = sorted({name if is_path(name) else split(name)[0] for name in names})  # a table that is renamed: its database
         digest = blake2b(json.dumps([holders, self.rows]).encode(), key=key, digest_size=16)
         return f"rows {digest.hexdigest()}" if self.base and self.rows else ""
 
