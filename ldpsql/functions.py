@@ -32,6 +32,7 @@ from ldpsql.engine.arguments import (
     Wholes,
     by_row,
     lists_of,
+    same_in_all_rows,
     structs_with,
 )
 from ldpsql.engine.asking import answering, as_structs, sql_type
@@ -177,7 +178,7 @@ __all__ = [
     "random_arrangement", "random_order", "random_parts", "read_estimator", "read_foreign", "read_levels", "read_mechanism",
     "read_parts", "read_source", "recommend", "record_name", "recorded", "recorded_in_type",
     "recorded_tables", "records_at", "records_in", "refuse_groups", "registry", "reports_type",
-    "rows_of", "scalar_of_kind", "scalars_by_form", "shuffled", "sql_cells",
+    "rows_of", "same_in_all_rows", "scalar_of_kind", "scalars_by_form", "shuffled", "sql_cells",
     "sql_literal", "sql_type", "statement_of", "struct_fields", "struct_sql", "struct_text", "struct_type", "structs_with",
     "sums_sql", "text_literal", "too_many_reports", "type_of", "type_of_reports", "values_of", "values_type", "values_type_of",
     "weighed", "weighed_by", "weights", "with_nulls", "with_prior", "without_inversion",

@@ -22,6 +22,7 @@ from ldpsql.functions import (
     hookimpl,
     id_bytes,
     plain,
+    same_in_all_rows,
     scalars_by_form,
 )
 from ldpsql.mechanisms import InvalidParameter
@@ -32,28 +33,20 @@ def permanent_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., p
 
     @guarded
     def once(values: Column, people: Column, names: Texts, handles: Handles, guards: Wholes) -> pa.Array:
-        return _each((values, people, names, handles, guards), to_column, kind)
+        if not len(values):
+            return pa.array([], kind)
+        name, handle, number = same_in_all_rows("mechanism and column_name of perturb_once", names, handles, guards)
+        guard = guard_at(number)
+        if guard is None or guard.key is None:
+            hint = "in Python: ldpsql.attach(con, key='people.key'); for ldpsql sql: key in the section [ledger] of ldpsql.toml"
+            raise KeyUnusable("this connection has no key for permanent reports", hint)
+        if not isinstance(name, str):
+            raise InvalidParameter("column_name must be the name of the column", "for example column_name := 'city'")
+        key, column, persons = guard.key, plain(values), id_bytes(plain(people))
+        mechanism = drawing_permanent(handle, len(column), name, lambda one: key.fingerprints(one, column, persons, name))
+        return to_column(mechanism, key.draw(mechanism, column, persons, name))
 
     return once
-
-
-def _each(columns: tuple[Column, ...], to_column: ToColumn, kind: pa.DataType) -> pa.Array:
-    values, people, names, handles, guards = map(plain, columns)
-    if not len(values):
-        return pa.array([], kind)
-    chosen = [column.unique().to_pylist() for column in (names, handles, guards)]
-    if any(len(distinct) > 1 for distinct in chosen):
-        raise InvalidParameter("mechanism and column_name of perturb_once must not change from row to row")
-    (name,), (handle,), (number,) = chosen
-    guard = guard_at(number)
-    if guard is None or guard.key is None:
-        hint = "in Python: ldpsql.attach(con, key='people.key'); for ldpsql sql: key in the section [ledger] of ldpsql.toml"
-        raise KeyUnusable("this connection has no key for permanent reports", hint)
-    if not isinstance(name, str):
-        raise InvalidParameter("column_name must be the name of the column", "for example column_name := 'city'")
-    key, persons = guard.key, id_bytes(people)
-    mechanism = drawing_permanent(handle, len(values), name, lambda one: key.fingerprints(one, values, persons, name))
-    return to_column(mechanism, key.draw(mechanism, values, persons, name))
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.

@@ -20,10 +20,10 @@ from ldpsql.functions import (
     names_withheld,
     plain,
     read_foreign,
+    same_in_all_rows,
     scalars_by_form,
     with_nulls,
 )
-from ldpsql.mechanisms import InvalidParameter
 
 
 def foreign_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
@@ -31,23 +31,16 @@ def foreign_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.
 
     @guarded
     def read(reports: Column, forms: Texts, handles: Handles) -> pa.Array:
-        return _each((reports, forms, handles), to_column, kind)
+        if not len(reports):
+            return pa.array([], kind)
+        form, handle = same_in_all_rows("mechanism and format of read", forms, handles)
+        column = plain(reports)
+        valid = column.is_valid()
+        with names_withheld():
+            certified, drawn = read_foreign(MECHANISMS.thing(handle), column.filter(valid), form)
+        return with_nulls(plain(to_column(certified, drawn)), valid.to_numpy(zero_copy_only=False))
 
     return read
-
-
-def _each(columns: tuple[Column, ...], to_column: ToColumn, kind: pa.DataType) -> pa.Array:
-    reports, forms, handles = map(plain, columns)
-    if not len(reports):
-        return pa.array([], kind)
-    chosen = [column.unique().to_pylist() for column in (forms, handles)]
-    if any(len(distinct) > 1 for distinct in chosen):
-        raise InvalidParameter("mechanism and format of read must not change from row to row")
-    (form,), (handle,) = chosen
-    valid = reports.is_valid()
-    with names_withheld():
-        certified, drawn = read_foreign(MECHANISMS.thing(handle), reports.filter(valid), form)
-    return with_nulls(plain(to_column(certified, drawn)), valid.to_numpy(zero_copy_only=False))
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.

@@ -88,6 +88,19 @@ WholeLists: TypeAlias = Annotated[pa.ChunkedArray, Takes("a list of whole number
 _SCALARS = (Column, Lists)
 
 
+def same_in_all_rows(names: str, *columns: Column) -> list[Any]:
+    """Return the one value of each column.
+
+    Raises:
+        InvalidParameter: if a column has several; ``names`` are what the message calls the columns.
+
+    """
+    chosen = [plain(column).unique().to_pylist() for column in columns]
+    if any(len(distinct) > 1 for distinct in chosen):
+        raise InvalidParameter(f"{names} must not change from row to row")
+    return [one for (one,) in chosen]
+
+
 def by_row(*kinds: Any, returns: pa.DataType | None = None) -> Callable[[Callable[..., Any]], Callable[..., pa.Array]]:
     """Return a decorator that makes a function of one row a `guarded` function of columns.
 
