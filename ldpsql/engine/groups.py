@@ -129,7 +129,11 @@ def _filled(maps: pa.Array) -> NDArray[np.bool_]:
     check_counts(maps.type)
     if pa.types.is_null(maps.type):
         return np.zeros(len(maps), dtype=np.bool_)
-    return np.asarray(maps.is_valid().to_numpy(zero_copy_only=False) & (np.diff(maps.offsets.to_numpy()) > 0))
+    return _held(maps)
+
+
+def _held(lists: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(lists.is_valid().to_numpy(zero_copy_only=False) & (np.diff(lists.offsets.to_numpy()) > 0))
 
 
 def counts_of(
@@ -147,12 +151,8 @@ def counts_of(
 
     """
     maps, by_row = plain(histograms), plain(handles).to_numpy(zero_copy_only=False)
-    if pa.types.is_null(maps.type):
-        return
     listed = lists and pa.types.is_list(maps.type)
-    if not listed:
-        check_counts(maps.type)
-    filled = maps.is_valid().to_numpy(zero_copy_only=False) & (np.diff(maps.offsets.to_numpy()) > 0)
+    filled = _held(maps) if listed else _filled(maps)
     for handle in np.unique(by_row[filled]):
         rows = np.flatnonzero(filled & (by_row == handle))
         counts = GroupedCounts.of_lists(maps, rows) if listed else GroupedCounts.of_maps(maps, rows)

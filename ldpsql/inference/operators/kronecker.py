@@ -19,6 +19,7 @@ from ldpsql.channels.costs import Cost
 from ldpsql.errors import NotApplicable
 from ldpsql.inference.deadline import check
 from ldpsql.inference.operators.base import MAX_CONDITION, Ends, InvertedOperator, Operator, digest, operator
+from ldpsql.inference.operators.dense import DenseOperator
 
 MOST_PAIRS = 1500  # cells up to which something may be computed for all pairs of them
 MOST_REPORTS = 1 << 24
@@ -179,28 +180,19 @@ class KroneckerOperator(InvertedOperator):
         return (shares[..., None, :] @ pulled)[..., 0, :], np.maximum(variance, 0.0) / n[:, None]
 
 
-class Unreported(Operator):
+class Unreported(DenseOperator):
     """A column of which nothing was reported: one report, which every value gives."""
 
-    outputs = 1
+    bounding_weights = None
     condition = np.inf
     influence = np.inf
 
     def __init__(self, inputs: int) -> None:
-        self.inputs = inputs
+        super().__init__(np.ones((inputs, 1)))
 
     @cached_property
     def key(self) -> bytes:
         return digest(b"unreported", np.array([self.inputs]))
-
-    def forward(self, theta: Floats) -> Floats:
-        return np.asarray(theta.sum(axis=-1, keepdims=True))
-
-    def adjoint(self, w: Floats) -> Floats:
-        return np.repeat(w, self.inputs, axis=-1)
-
-    def matrix(self) -> Floats:
-        return np.ones((self.inputs, 1))
 
 
 def extremes(each: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
