@@ -18,7 +18,7 @@ import ldpsql
 from ldpsql.errors import InvalidParameter
 from ldpsql.functions import registry
 from ldpsql.inference.score_intervals import deviations, exact_ends
-from ldpsql.questions import tops
+from ldpsql.questions import Estimates
 from ldpsql.testing import estimate_counts, operator_of
 from tests import seeds
 from tests.commands import run
@@ -34,6 +34,12 @@ OTHERS = [f"truncated_geometric(1.0, 0, {SIZE - 1})", "planar_geometric(2, 8, 5)
 
 
 Top: TypeAlias = dict[str, NDArray[np.float64]]
+
+
+def tops(estimates: Estimates, count: int) -> Top:
+    """Return the columns of the answer, shape (groups, values at the top)."""
+    lines = registry().question("top").measured(count, estimates)
+    return {name: np.asarray(column).reshape(len(lines.sizes), -1) for name, column in lines.columns.items()}
 
 
 def each(columns: Top) -> list[Top]:

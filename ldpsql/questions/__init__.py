@@ -37,7 +37,6 @@ from ldpsql.estimates.rectangles import RectangleShares, check_grid
 from ldpsql.estimates.scale import bound_of, check_ordered
 from ldpsql.estimates.spans import RangeShare, RangeShares
 from ldpsql.estimates.tables import Margin, Mean, Quantile, Share, Variance, margin_of
-from ldpsql.estimates.top import checked_count, tops
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import without_impossible
 from ldpsql.inference.counts import GroupedCounts
@@ -56,8 +55,8 @@ __all__ = [
     "QuestionOfColumn", "QuestionOfOutcome", "RangeShare", "RangeShares",
     "RectangleShares", "Share", "SimulatedError", "Simulation", "Source", "TableCells", "Variance",
     "bound_of", "by_value", "check_grid",
-    "check_ordered", "checked_count", "condition", "distance", "estimator_of_top", "fields_of", "hookimpl", "is_table",
+    "check_ordered", "condition", "distance", "estimator_of_top", "fields_of", "hookimpl", "is_table",
     "items_of", "linear", "logistic", "margin_of", "named_columns", "named_place", "number_of", "of_lists",
-    "one_mechanism", "python_value", "share_of", "simulated_errors", "tops",
+    "one_mechanism", "python_value", "share_of", "simulated_errors",
     "two_columns", "without_impossible",
 ]  # fmt: skip

@@ -229,9 +229,9 @@ MUTANTS = (
         "tests/laws/test_intervals.py::test_intervals_that_hold_together_miss_each_value_as_rarely_as_they_say",
     ),
     Mutant(
-        "ldpsql/estimates/top.py",
-        'surely_above = len(theta) - np.searchsorted(np.sort(ends.low), high, side="right")',
-        'surely_above = len(theta) - 1 - np.searchsorted(np.sort(ends.low), high, side="right")',
+        "plugins/questions/top.py",
+        'surely_above = len(theta) - np.searchsorted(np.sort(low), high[places], side="right")',
+        'surely_above = len(theta) - 1 - np.searchsorted(np.sort(low), high[places], side="right")',
         "best ranks are one too good",
         "tests/test_top.py::test_a_share_that_stands_out_has_a_certain_rank",
     ),
