@@ -99,7 +99,7 @@ from ldpsql.estimates.recommending import Candidate
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.hooks import API_VERSION, hookimpl
-from ldpsql.inference.counting import aligned, check_reports, likelihoods, too_many_reports
+from ldpsql.inference.counting import aligned, check_reports, likelihoods
 from ldpsql.inference.counts import weighed
 from ldpsql.inference.mixed import Mixed, Perturbed, Repeated
 from ldpsql.inference.some_columns import SomeColumns
@@ -180,6 +180,6 @@ __all__ = [
     "recorded_tables", "records_at", "records_in", "refuse_groups", "registry", "reports_type",
     "rows_of", "same_in_all_rows", "scalar_of_kind", "scalars_by_form", "shuffled", "sql_cells",
     "sql_literal", "sql_type", "statement_of", "struct_fields", "struct_sql", "struct_text", "struct_type", "structs_with",
-    "sums_sql", "text_literal", "too_many_reports", "type_of", "type_of_reports", "values_of", "values_type", "values_type_of",
+    "sums_sql", "text_literal", "type_of", "type_of_reports", "values_of", "values_type", "values_type_of",
     "weighed", "weighed_by", "weights", "with_nulls", "with_prior", "without_inversion",
 ]  # fmt: skip

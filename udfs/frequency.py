@@ -35,7 +35,6 @@ from ldpsql.functions import (
     people_of_rows,
     plain,
     structs_with,
-    too_many_reports,
     weighed,
     weighed_by,
 )
@@ -162,13 +161,6 @@ def _compare(place: dict[str, Any], column: str, mechanism: Mechanism) -> None:
 
 
 @by_row(Handles, Wholes, returns=pa.bool_())
-def many_reports(handle: int, number: int) -> bool:
-    """Return whether there are certainly more reports than can be read."""
-    source = ASKED.thing(handle).source
-    return isinstance(source, Mechanism) and too_many_reports(source, number)
-
-
-@by_row(Handles, Wholes, returns=pa.bool_())
 def few_reports(handle: int, number: int) -> bool:
     """Return true, after a check that the reports can be read.
 
@@ -187,7 +179,6 @@ def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.counts`` and what tables of reports need."""
     return [
         Scalar("__ldp_agreed", agreed, "BOOLEAN"),
-        Scalar("__ldp_many", many_reports, "BOOLEAN"),
         Scalar("__ldp_few", few_reports, "BOOLEAN"),
         Scalar("__ldp_weigh", weigh, "STRUCT(positions BIGINT[], n STRUCT(n UBIGINT, w DOUBLE, ww DOUBLE)[])"),
         Scalar("__ldp_people", people, "BIGINT"),

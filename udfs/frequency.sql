@@ -41,11 +41,11 @@ CREATE OR REPLACE MACRO ldp._agreed(reports, report_name, asked) AS __ldp_agreed
     FROM repeat(reports, 1) AS named(name) LEFT JOIN duckdb_columns() AS c
     ON database_name <> 'system' AND (contains(comment, 'ldpsql:') OR database_name = 'temp') AND contains(lower(name), lower(table_name))
 ), report_name, asked);
--- True, or an error if there are more reports than can be read; before they are counted, as far as that is certain. Nothing is read
--- if reports are counted in little memory.
+-- True, or an error if there are more reports than can be read; before they are counted, as far as that is certain. Only sets and
+-- hashes, which are made of words of 64 bits, can be too many, so no other column is read.
 CREATE OR REPLACE MACRO ldp._few(reports, report, keep, asked) AS (
     SELECT __ldp_few(asked, count(report) FILTER (WHERE ldp._kept(keep)))
-    FROM (SELECT 1 WHERE __ldp_many(asked, 1::BIGINT << 34)), query_table(__ldp_place(reports))
+    FROM query_table(__ldp_place(reports)) WHERE contains(typeof(report), 'UBIGINT')
 );
 -- The columns of the result after the keys; `borrowed` is one if the estimator shares anything between groups.
 CREATE OR REPLACE MACRO ldp._columns_of(estimator) AS

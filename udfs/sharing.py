@@ -33,7 +33,7 @@ from ldpsql.functions import (
     values_type_of,
     with_prior,
 )
-from ldpsql.questions import NUMBERS, Asked, Estimates, Kind, Lines, Margin, Question, Source
+from ldpsql.questions import NUMBERS, Estimates, Kind, Lines, Margin, Question, Source
 
 _PRIOR = pa.struct([(name, pa.list_(pa.float64())) for name in sharing.Prior.__dataclass_fields__])
 _RUNS = pa.struct([("runs", pa.list_(pa.int32())), ("priors", pa.list_(_PRIOR))])
@@ -123,16 +123,16 @@ def _in_order(groups: pa.ListScalar, handle: int, *, ordered: bool) -> Any:
 
 @guarded
 def learnt(handles: Handles, runs: Wholes, priors: Column) -> pa.Array:
-    """Return the handle of each question with the prior of its run, if it has one; all ask the same question."""
-    run, learned = plain(runs).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), plain(priors)
-    each, first, place = np.unique(run, return_index=True, return_inverse=True)
-    asked = ASKED.thing(plain(handles)[0].as_py()) if len(each) else None
-    made = [_with_prior(asked, learned[row].as_py()) for row in first.tolist()] if asked else []
+    """Return the handle of each question with the prior of its run, if there are any; all ask the same question."""
+    learned = plain(priors)
+    if learned.null_count == len(learned):
+        return plain(handles)
+    run = plain(runs).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    _, first, place = np.unique(run, return_index=True, return_inverse=True)
+    asked = ASKED.thing(handles[0].as_py())
+    estimators = [with_prior(asked.estimator, learned[row].as_py()) for row in first.tolist()]
+    made = [ASKED.number(replace(asked, estimator=estimator)) for estimator in estimators]
     return pa.array(np.array(made, dtype=np.int64)[place])
-
-
-def _with_prior(asked: Asked, prior: Any) -> int:
-    return ASKED.number(replace(asked, estimator=with_prior(asked.estimator, prior)) if prior else asked)
 
 
 class Borrowing(Question):

@@ -14,7 +14,7 @@ from ldpsql.channels import PlanarNoise, SetChannel
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.strings import Strings
-from ldpsql.errors import InvalidParameter, NoReports
+from ldpsql.errors import NoReports
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood, Weighted
 from ldpsql.inference.operators import Floats, Operator, check_number, collapsed, observed, packed
@@ -44,15 +44,6 @@ def check_reports(mechanism: Mechanism, reports: int) -> None:
     channel = certified.response
     if isinstance(channel, SetChannel) and reports * _alike(channel) < FEW_ALIKE:
         check_number(channel, reports)
-
-
-def too_many_reports(mechanism: Mechanism, reports: int) -> bool:
-    """Return whether `check_reports` refuses so many reports."""
-    try:
-        check_reports(mechanism, reports)
-    except InvalidParameter:
-        return True
-    return False
 
 
 def _alike(channel: SetChannel) -> float:
