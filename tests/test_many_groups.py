@@ -177,6 +177,7 @@ def tables(con: DuckDBPyConnection) -> list[str]:
     return [name for (name,) in rows(con, "SELECT table_name FROM duckdb_tables() ORDER BY ALL")]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     database = str(tmp_path / "warehouse.duckdb")
     with ldpsql.connect(database) as con:

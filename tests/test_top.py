@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from math import comb
 from pathlib import Path
 from typing import TypeAlias
@@ -21,7 +20,7 @@ from ldpsql.inference.score_intervals import deviations, exact_ends
 from ldpsql.questions import Estimates
 from ldpsql.testing import estimate_counts, operator_of
 from tests import seeds
-from tests.commands import run
+from tests.commands import rows
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed
 SIZE, REPEATS = 40, 300
@@ -179,9 +178,9 @@ def test_the_top_of_many_values_is_shrunk_unless_an_estimator_is_named(
     for named, expected in (("", estimator), (", estimator := 'ibu'", "ibu")):
         query = f"SELECT unnest(ldp.top(y, ldp.{mechanism}, 3{named}), recursive := true) FROM '{path}'"
         assert [row["estimate"] for row in con.sql(query).to_arrow_table().to_pylist()] == pytest.approx(each[expected])
-    command = ["ask", "top", str(path), "y", "--mechanism", mechanism, "--most", "3", "--format", "json"]
+    command = ["ask", "top", str(path), "y", "--mechanism", mechanism, "--most", "3"]
     for chosen, expected in (([], estimator), (["--estimator", "ibu"], "ibu")):
-        assert [row["estimate"] for row in json.loads(run(*command, *chosen).stdout)] == pytest.approx(each[expected])
+        assert [row["estimate"] for row in rows(*command, *chosen)] == pytest.approx(each[expected])
 
 
 def test_groups_counts_kept_rows_and_empty_groups(con: DuckDBPyConnection) -> None:

@@ -45,7 +45,7 @@ def store() -> Iterator[str]:
     type(fsspec.filesystem("s3")).clear_instance_cache()  # the next server of this process has another port
 
 
-@pytest.fixture(params=["memory", "s3"])
+@pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.slow)])
 def base(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return a URL of its own, below which there is ``people.parquet``."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -110,6 +110,7 @@ def test_a_folder_at_a_url_and_the_web_are_refused_before_anything_is_drawn(base
         ldpsql.perturb_copy(con, f"{base}/people.parquet", "https://me:s3cret@127.0.0.1/out.parquet", {"city": CITY})
 
 
+@pytest.mark.slow
 def test_commands_take_urls(store: str, tmp_path: Path) -> None:
     with duckdb.connect() as con:
         con.execute(f"COPY ({PEOPLE}) TO '{tmp_path}/people.parquet'")
