@@ -24,6 +24,7 @@ from ldpsql.errors import (
     DestinationExists,
     LedgerUnwritable,
     NotReleased,
+    PolicyMismatch,
     PrivacyLeakWarning,
     SourceRefused,
     UnfinishedRun,
@@ -97,6 +98,28 @@ def spends_one_budget(con: DuckDBPyConnection, folder: Path, spellings: Sequence
 
 def test_a_table_has_one_budget_however_it_is_spelled(con: DuckDBPyConnection, tmp_path: Path) -> None:
     spends_one_budget(con, tmp_path, SAME)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "left"),
+    [
+        ("joint_krr(1, {city: ['Lima', 'Oslo'], id: [0, 1], sex: ['f', 'm']})", {"home": "1", "self": "1"}),
+        ("row(city=krr(0.5, ['Lima', 'Oslo']), id=krr(0.5, [0, 1]), sex=krr(0.75, ['f', 'm']))", {"home": "1", "self": "1.25"}),
+        ("one_of(city=krr(1, ['Lima', 'Oslo']), id=krr(1, [0, 1]), sex=krr(1, ['f', 'm']))", {"home": "0", "self": "1"}),
+    ],
+)
+def test_a_row_in_one_column_is_charged_to_the_groups_of_its_columns(
+    tmp_path: Path, mechanism: str, left: dict[str, str]
+) -> None:
+    grouped = Policy(epsilon_budget=2, column_groups={"home": ("City", "id"), "self": ("sex",)})
+    ledger = Ledger.open(tmp_path / "grouped.ledger", grouped)
+    rows = pl.DataFrame({"person": [{"city": "Lima", "id": 1, "sex": "f"}] * 9})
+    ldpsql.perturb_batches(rows, {"person": mechanism}, charge=Charge(ledger, "people")).read_all()
+    assert {one.column_group: one.remaining for one in ledger.balances() if one.column_group != "all"} == left
+    ledger.check()
+    ledger.adopt(Policy(epsilon_budget=3, column_groups=grouped.column_groups))
+    with pytest.raises(PolicyMismatch):
+        ledger.adopt(Policy(epsilon_budget=3, column_groups={"home": ("city",), "self": ("sex", "id")}))
 
 
 @pytest.mark.parametrize("name", ['"income/expenses"', '"a\\b.csv"'])

@@ -6,17 +6,19 @@ import json
 import secrets
 import sqlite3
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from ldpsql.domains.product import Product
 from ldpsql.engine.functions import guarded
 from ldpsql.engine.identity import Identity, without_secrets
+from ldpsql.engine.sql_struct import columns_of
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LdpError, LedgerDamaged, NotReleased, UnknownRelease
 from ldpsql.ledger.file import snapshot
 from ldpsql.ledger.people import People
-from ldpsql.ledger.policy import ROW, Cost, Policy
+from ldpsql.ledger.policy import REST, ROW, Cost, Policy
 from ldpsql.ledger.seals import State, check_entries, check_release, damaged, enter
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.privacy.claims import of_core
@@ -112,6 +114,7 @@ def column_costs(policy: Policy, columns: Mapping[str, Mechanism]) -> list[Colum
     for column, mechanism in columns.items():
         claim = certify(mechanism).certificate.claim
         costs.append(ColumnCost(column, mechanism.name, str(claim), policy.group(column), Cost.of(claim)))
+        costs += _in_other_groups(policy, costs[-1], mechanism)
         most = policy.max_epsilon_per_report
         if most is not None and claim.epsilon > most:
             raise BudgetExceeded(
@@ -119,6 +122,20 @@ def column_costs(policy: Policy, columns: Mapping[str, Mechanism]) -> list[Colum
                 "lower its epsilon; max_epsilon_per_report is the limit",
             )
     return costs
+
+
+def _in_other_groups(policy: Policy, whole: ColumnCost, mechanism: Mechanism) -> Iterator[ColumnCost]:
+    """Yield what the columns of a row in one column cost the groups that name them; columns of a joint report pay together."""
+    values, own, paid = certify(mechanism).values, dict(columns_of(mechanism)), set[str]()
+    for name in values.names if isinstance(values, Product) else ():
+        group = policy.group(name)
+        if name in own and group not in (whole.group, REST):
+            claim = certify(own[name]).certificate.claim
+            yield ColumnCost(name, own[name].name, str(claim), group, Cost.of(claim))
+        elif group not in (whole.group, REST):
+            cost = Cost(whole.cost.currency, 0) if group in paid else whole.cost
+            yield replace(whole, column=name, group=group, cost=cost)
+            paid.add(group)
 
 
 def release_digest(

@@ -524,7 +524,12 @@ def _charge(
 
 def _cost(policy: Policy, column: str, certified: CertifiedMechanism) -> ColumnCost:
     """Return the cost of all reports of one value; of LOLOHA, that of the response that is kept."""
-    (cost,) = column_costs(policy, {column: certified.mechanism})
+    cost, *others = column_costs(policy, {column: certified.mechanism})
+    if others:
+        raise InvalidParameter(
+            f"the columns of the row '{column}' have budgets of their own, and permanent reports of a whole row have one",
+            "perturb the columns one by one",
+        )
     if not isinstance(certified.channel, RepeatedHash):
         return cost
     claim = permanent_claim(certified)
