@@ -173,10 +173,10 @@ def drawn_from(channel: Any, codes: NDArray[np.int32], words: Words64) -> NDArra
     if isinstance(channel, IndependentBits):
         return native.bits(codes, channel.size, channel.own, channel.other, words)
     if isinstance(channel, PrivateHash):
-        return native.private_hash(codes, channel.size, channel.response.size, channel.response.spread, words)
+        return native.hashes(codes, channel.size, channel.numbers, given=words)
     if isinstance(channel, OrthogonalHash):
         assert channel.hashes is not None
-        drawn = native.listed_hash(codes, channel.size, channel.numbers, channel.hashes, words)
+        drawn = native.hashes(codes, channel.size, channel.numbers, channel.hashes, words)
         return None if drawn is None else np.column_stack(np.divmod(drawn, channel.response.size))
     return np.asarray(channel.draw(codes, lambda count: words[:count]))
 

@@ -114,7 +114,7 @@ def test_private_hashes_are_word_for_word_those_of_python(size: int, symbols: in
     for _ in range(ROUNDS // 2):
         values = (seeds.words(WORDS) % np.uint64(size)).astype(np.int32)
         words = seeds.words(3 * WORDS)
-        drawn = native.private_hash(values, size, symbols, spread, words)
+        drawn = native.hashes(values, size, (symbols, spread), given=words)
         assert drawn is not None
         moved = response._draw(hashed(words[:WORDS], values, symbols), given(words[WORDS:]), short_words(response))
         np.testing.assert_array_equal(drawn, np.column_stack([words[:WORDS], moved.astype(np.uint64)]))
@@ -130,7 +130,7 @@ def test_listed_hashes_are_word_for_word_those_of_python(size: int, symbols: int
         values = (seeds.words(WORDS) % np.uint64(size)).astype(np.int32)
         edges = np.roll(near(thresholds, 4 * len(thresholds)), start * WORDS)[:WORDS]
         words = np.concatenate([edges, seeds.words(3 * WORDS - len(edges))])
-        drawn = native.listed_hash(values, size, channel.numbers, channel.hashes, words)
+        drawn = native.hashes(values, size, channel.numbers, channel.hashes, words)
         assert drawn is not None
         numbers = np.minimum(words[:WORDS] // np.uint64(channel.numbers[3]), np.uint64(channel.seeds - 1)).astype(np.int32)
         hashes = channel._hash(numbers, values)
@@ -145,8 +145,8 @@ def test_what_would_read_beyond_the_channel_or_the_words_is_refused(value: int) 
         lambda: native.keep_or_spread(values, 3, TOTAL // 4),
         lambda: native.alias(values, np.zeros((3, 2), np.uint64), 1),
         lambda: native.bits(values, 3, half, half // 2),
-        lambda: native.private_hash(values, 3, 2, half // 2),
-        lambda: native.listed_hash(values, 3, (2, half // 2, 3, TOTAL // 3), np.zeros(9, np.uint8)),
+        lambda: native.hashes(values, 3, (2, half // 2)),
+        lambda: native.hashes(values, 3, (2, half // 2, 3, TOTAL // 3), np.zeros(9, np.uint8)),
     ):
         with pytest.raises(InternalError):
             draw()

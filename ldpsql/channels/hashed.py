@@ -128,6 +128,11 @@ class PrivateHash(HashChannel):
     def _hash(self, seeds: Weights) -> Codes:
         return hashed(seeds, np.arange(self.size, dtype=np.int32), self.response.size)
 
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """What C draws with: the number of symbols, and the weight of each other one."""
+        return self.response.size, self.response.spread
+
     def supports(self, drawn: Drawn) -> NDArray[np.bool_]:
         return hashing_to(drawn[:, 0], drawn[:, 1], self.size, self.response.size)
 
@@ -142,9 +147,7 @@ class PrivateHash(HashChannel):
 
     def draw(self, values: Codes, words: Words = random_words) -> Weights:
         """Draw a seed, then respond with the hash: two words each."""
-        drawn = (
-            native.private_hash(values, self.size, self.response.size, self.response.spread) if words is random_words else None
-        )
+        drawn = native.hashes(values, self.size, self.numbers) if words is random_words else None
         if drawn is not None:
             return drawn
         seeds = words(len(values))
@@ -321,7 +324,7 @@ class OrthogonalHash(HashChannel):
         """Draw a function, then respond with the hash: two words each."""
         drawn = None
         if words is random_words and self.hashes is not None:
-            drawn = native.listed_hash(values, self.size, self.numbers, self.hashes)
+            drawn = native.hashes(values, self.size, self.numbers, self.hashes)
         return self._draw(values, words) if drawn is None else drawn
 
     def _draw(self, values: Codes, words: Words) -> Codes:

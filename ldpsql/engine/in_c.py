@@ -41,7 +41,7 @@ _RECIPES: dict[type, Callable[[Any], _Recipe]] = {
     DenseChannel: lambda channel: (1, (channel.tables.bits,), channel.tables.packed),
     Convolution: lambda channel: (2, (channel.tables.bits, channel.outputs), channel.tables.packed),
     IndependentBits: lambda channel: (3, (channel.own, channel.other), None),
-    PrivateHash: lambda channel: (4, (channel.response.size, channel.response.spread), None),
+    PrivateHash: lambda channel: (4, channel.numbers, None),
     OrthogonalHash: lambda channel: (4, channel.numbers, channel.hashes),
 }
 _FORMS = {IndependentBits: SetReports, PrivateHash: HashReports, OrthogonalHash: ListedHashReports}  # others list their reports

@@ -14,11 +14,9 @@ list *ldpsql_list_whole(int, uint64_t, const int64_t *);
 list *ldpsql_list_text(uint64_t, const char *, const int32_t *);
 list *ldpsql_list_interval(uint64_t, const double *, bool);
 bool ldpsql_learn(int64_t, int, const list *, const list *, const uint64_t *, const void *, size_t);
-int ldpsql_listed_hash(const uint32_t *, size_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, const uint8_t *, const uint64_t *,
-                       uint32_t *);
+int ldpsql_hashes(const uint32_t *, size_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, const uint8_t *, const uint64_t *, void *);
 int ldpsql_permutation(size_t, size_t, const uint64_t *, uint32_t *);
 void ldpsql_by_bucket(const uint8_t *, size_t, uint32_t *, int64_t *);
-int ldpsql_private_hash(const uint32_t *, size_t, uint64_t, uint64_t, uint64_t, const uint64_t *, uint64_t *);
 int ldpsql_random_words(size_t, uint64_t *);
 void ldpsql_expand(const uint8_t *, int, uint64_t *, size_t);
 void ldpsql_hash_sets(const uint64_t *, const uint64_t *, size_t, uint64_t, uint64_t, uint8_t *);
@@ -184,12 +182,12 @@ static void one_round(void) {
 	check(ldpsql_alias(values, count, table_rows, bits, table, source, reports) == (outside ? OUTSIDE : DRAWN), "alias tables");
 	size_t few = size > 300 && !outside ? smaller(count, 3) : count;  // a report of many values takes many words
 	check(ldpsql_bits(values, few, size > 300 && outside ? 300 : size, own, other, NULL, words) == (outside ? OUTSIDE : DRAWN), "bits");
-	check(ldpsql_private_hash(values, count, size, symbols, 1 + any(UINT64_MAX / (symbols + 1)), source, words) ==
+	check(ldpsql_hashes(values, count, size, symbols, 1 + any(UINT64_MAX / (symbols + 1)), 0, 0, NULL, source, words) ==
 	          (outside ? OUTSIDE : DRAWN), "hashes");
 	for (size_t i = 0; i < count && !outside; i++) check(words[2 * i + 1] < symbols, "hashes");
 	uint8_t *hashes = room(3 * size, 1);
 	for (size_t i = 0; i < 3 * size; i++) hashes[i] = (uint8_t)(i % symbols);
-	check(ldpsql_listed_hash(values, count, size, symbols, UINT64_MAX / (symbols + 1), 3, UINT64_MAX / 3, hashes, source, reports) ==
+	check(ldpsql_hashes(values, count, size, symbols, UINT64_MAX / (symbols + 1), 3, UINT64_MAX / 3, hashes, source, reports) ==
 	          (outside ? OUTSIDE : DRAWN), "listed hashes");
 	for (size_t i = 0; i < count && !outside; i++) check(reports[i] < 3 * symbols, "listed hashes");
 	free(hashes);

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ldpsql.errors import InternalError
 
 LIBRARY = Path(__file__).with_name("kernels.library")  # with the ending .so, `pkgutil` takes it for a module of Python
-_VERSION = 9  # of the calls below; a library of another version, left by an earlier installation, is not used
+_VERSION = 10  # of the calls below; a library of another version, left by an earlier installation, is not used
 _WHOLE, _COUNT, _ARRAY = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
 _ARGUMENTS = {
     "random_words": (_COUNT, _ARRAY),
@@ -29,8 +29,7 @@ _ARGUMENTS = {
     "bits": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
     "permutation": (_COUNT, _COUNT, _ARRAY, _ARRAY),
     "by_bucket": (_ARRAY, _COUNT, _ARRAY, _ARRAY),
-    "private_hash": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
-    "listed_hash": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY, _ARRAY),
+    "hashes": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY, _ARRAY),
 }
 _FAILURES = {  # by what a kernel returns: see kernels.h
     1: ("the operating system gives no random key", "ldpsql doctor checks the random source"),
@@ -152,37 +151,31 @@ def bits(
     return _drawn("bits", values, (size, own, other), out, _address(given, needed))
 
 
-def private_hash(
-    values: NDArray[np.int32], size: int, symbols: int, spread: int, given: NDArray[np.uint64] | None = None
-) -> NDArray[np.uint64] | None:
-    """Return the reports of `PrivateHash`, shape (values, 2), from up to three words for each value."""
-    out, words = np.empty((len(values), 2), np.uint64), _address(given, 3 * len(values))
-    return _drawn("private_hash", values, (size, symbols, spread), out, words)
-
-
-def listed_hash(
+def hashes(
     values: NDArray[np.int32],
     size: int,
-    numbers: tuple[int, int, int, int],
-    table: NDArray[np.uint8],
+    numbers: tuple[int, ...],
+    table: NDArray[np.uint8] | None = None,
     given: NDArray[np.uint64] | None = None,
-) -> NDArray[np.int32] | None:
-    """Return the reports of `OrthogonalHash`.
+) -> NDArray[Any] | None:
+    """Return the reports of `PrivateHash`, shape (values, 2), or with a table those of `OrthogonalHash`.
 
     Args:
         values: positions of values.
         size: the number of values.
-        numbers: see `OrthogonalHash.numbers`.
+        numbers: see `PrivateHash.numbers` and `OrthogonalHash.numbers`.
         table: the hashes of all values under each seed.
         given: up to three words for each value; by default random ones.
 
     """
+    out, words = np.empty((len(values), 2), np.uint64), _address(given, 3 * len(values))
+    if table is None:
+        return _drawn("hashes", values, (size, *numbers, 0, 0, None), out, words)
     symbols, _, seeds, _ = numbers
-    hashes = np.ascontiguousarray(table, np.uint8)
-    if hashes.size != seeds * size or symbols > 256:
+    rows = np.ascontiguousarray(table, np.uint8)
+    if rows.size != seeds * size or symbols > 256:
         raise ValueError("a table has the hashes of all values under each seed")
-    out, words = np.empty(len(values), np.int32), _address(given, 3 * len(values))
-    return _drawn("listed_hash", values, (size, *numbers, hashes.ctypes.data), out, words)
+    return _drawn("hashes", values, (size, *numbers, rows.ctypes.data), np.empty(len(values), np.int32), words)
 
 
 def _address(given: NDArray[np.uint64] | None, needed: int) -> int | None:
@@ -195,7 +188,7 @@ def _address(given: NDArray[np.uint64] | None, needed: int) -> int | None:
 
 
 def _drawn(
-    name: str, values: NDArray[np.int32], numbers: tuple[int, ...], out: NDArray[Any], words: int | None
+    name: str, values: NDArray[np.int32], numbers: tuple[int | None, ...], out: NDArray[Any], words: int | None
 ) -> NDArray[Any] | None:
     values = np.ascontiguousarray(values, np.int32)
     return _filled(name, out, values.ctypes.data, len(values), *numbers, words)

@@ -173,32 +173,19 @@ CLONES int hash_block(const hashing *h, const uint32_t *values, size_t count, co
 	return DRAWN;
 }
 
-// PrivateHash: seeds and symbols in turn.
-EXPORT int ldpsql_private_hash(const uint32_t *values, size_t count, uint64_t size, uint64_t symbols, uint64_t spread,
-                               const uint64_t *given, uint64_t *out) {
-	const hashing h = {size, symbols, spread, 0, 0, NULL};
-	uint64_t seeds[BLOCK];
-	uint32_t y[BLOCK];
-	for (size_t start = 0, rows; start < count; start += rows) {
-		rows = smaller(BLOCK, count - start);
-		int failure = hash_block(&h, values + start, rows, &given, seeds, y);
-		if (failure) return failure;
-		for (size_t i = 0; i < rows; i++) out[2 * (start + i)] = seeds[i], out[2 * (start + i) + 1] = y[i];
-	}
-	return DRAWN;
-}
-
-// OrthogonalHash: seed * symbols + y, from a table of the hashes of all values under each of the seeds, at most 256 symbols.
-EXPORT int ldpsql_listed_hash(const uint32_t *values, size_t count, uint64_t size, uint64_t symbols, uint64_t spread, uint64_t seed_count,
-                              uint64_t step, const uint8_t *table, const uint64_t *given, uint32_t *out) {
+// PrivateHash: seeds and symbols in turn. OrthogonalHash: seed * symbols + y as 32 bits, from a table of the hashes of all values
+// under each of the seeds, at most 256 symbols.
+EXPORT int ldpsql_hashes(const uint32_t *values, size_t count, uint64_t size, uint64_t symbols, uint64_t spread, uint64_t seed_count,
+                         uint64_t step, const uint8_t *table, const uint64_t *given, void *out) {
 	const hashing h = {size, symbols, spread, seed_count, step, table};
-	uint64_t seeds[BLOCK];
-	uint32_t y[BLOCK];
+	uint64_t seeds[BLOCK], *pairs = out;
+	uint32_t y[BLOCK], *positions = out;
 	for (size_t start = 0, rows; start < count; start += rows) {
 		rows = smaller(BLOCK, count - start);
 		int failure = hash_block(&h, values + start, rows, &given, seeds, y);
 		if (failure) return failure;
-		for (size_t i = 0; i < rows; i++) out[start + i] = (uint32_t)(seeds[i] * symbols + y[i]);
+		if (table) for (size_t i = 0; i < rows; i++) positions[start + i] = (uint32_t)(seeds[i] * symbols + y[i]);
+		else for (size_t i = 0; i < rows; i++) pairs[2 * (start + i)] = seeds[i], pairs[2 * (start + i) + 1] = y[i];
 	}
 	return DRAWN;
 }
