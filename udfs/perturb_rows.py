@@ -41,6 +41,7 @@ from ldpsql.functions import (
     is_mechanism,
     kind_in_type,
     kind_of_reports,
+    mechanism_number,
     naming_column,
     of_column,
     plain,
@@ -49,7 +50,6 @@ from ldpsql.functions import (
     random_arrangement,
     random_order,
     random_parts,
-    read_mechanism,
     record_name,
     scalar_of_kind,
     scalars_by_form,
@@ -287,7 +287,7 @@ def _noted(spec: pa.Scalar, kind: str | None) -> _Columns:
     mechanisms = {}
     for name in spec.type.names:
         with of_column(name):
-            mechanisms[name] = read_mechanism(spec[name])
+            mechanisms[name] = MECHANISMS.thing(mechanism_number(spec[name]))
             certify(mechanisms[name])
     return _Columns(fields_of(kind), mechanisms)
 

@@ -261,7 +261,7 @@ def _column(value: pa.Scalar) -> Any:
         return _plain_value(value)
     if not isinstance(value, pa.StructScalar | pa.StringScalar | pa.DictionaryScalar):
         raise InvalidSpec("each column of a row needs a mechanism, or the list of its values for ldp.joint_krr", _ROWS)
-    return read_mechanism(value)
+    return MECHANISMS.thing(mechanism_number(value))
 
 
 def _plain_value(value: pa.Scalar) -> Any:
