@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,11 @@ from ldpsql.registry.documents import from_file
 from ldpsql.registry.handles import DECLARATIONS, MECHANISMS, NAME
 from ldpsql.registry.registry import registry
 
-# The catalogs of ldpsql on this connection that name a mechanism; usually there is one, ldp.
+# The catalogs of ldpsql on this connection, each with whether it names a mechanism; usually there is one, ldp.
 _CATALOGS = """
-    SELECT database_name FROM duckdb_functions()
-    WHERE schema_name = 'm' AND lower(function_name) = lower($1) AND database_name IN
-        (SELECT database_name FROM duckdb_functions() WHERE schema_name = 'main' AND function_name = $2)
-    ORDER BY database_name <> 'ldp', database_name"""
-
-# The catalogs of ldpsql on this connection.
-_NUMBERED = """
-    SELECT database_name FROM duckdb_functions() WHERE schema_name = 'main' AND function_name = $1
-    ORDER BY database_name <> 'ldp', database_name"""
+    SELECT database_name, bool_or(schema_name = 'm') FROM duckdb_functions()
+    WHERE (schema_name = 'main' AND function_name = $2) OR (schema_name = 'm' AND lower(function_name) = lower($1))
+    GROUP BY database_name HAVING bool_or(schema_name = 'main') ORDER BY database_name <> 'ldp', database_name"""
 
 
 def macros(named: Mapping[str, Any], con: DuckDBPyConnection) -> Macros:
@@ -94,15 +88,16 @@ def mechanism_of(spec: Mechanism | str, con: DuckDBPyConnection | None) -> Mecha
     if name in registry().policies:
         registry().mechanism(name, con)  # refused here, as DuckDB's own errors are withheld
     with con.cursor() as cursor:
-        declared = _declared(cursor, name)
         catalogs = cursor.execute(_CATALOGS, [name, MARK]).fetchall()
+        named = [catalog for catalog, is_named in catalogs if is_named]
+        declared = _declared(cursor, [catalog for catalog, _ in catalogs], name)
         if declared is not None:
-            if catalogs:
+            if named:
                 raise InvalidParameter("ldp.declare and the settings both name this mechanism", "declare it under another name")
             return declared
-        if not catalogs:
+        if not named:
             return registry().mechanism(spec, con)
-        call = f"{quoted(catalogs[0][0])}.m.{quoted(name)}()"
+        call = f"{quoted(named[0])}.m.{quoted(name)}()"
         try:
             ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()
         except duckdb.InvalidInputException as error:
@@ -110,9 +105,9 @@ def mechanism_of(spec: Mechanism | str, con: DuckDBPyConnection | None) -> Mecha
     return MECHANISMS.thing(number)
 
 
-def _declared(cursor: DuckDBPyConnection, name: str) -> Mechanism | None:
-    """Return the mechanism that ``ldp.declare`` stored under a name in a catalog of this connection, or None."""
-    for (catalog,) in cursor.execute(_NUMBERED, [CATALOG_NUMBER]).fetchall():
+def _declared(cursor: DuckDBPyConnection, catalogs: Iterable[str], name: str) -> Mechanism | None:
+    """Return the mechanism that ``ldp.declare`` stored under a name in one of these catalogs, or None."""
+    for catalog in catalogs:
         ((number,),) = cursor.execute(f"SELECT {quoted(catalog)}.{CATALOG_NUMBER}()").fetchall()
         if name.casefold() in (names := DECLARATIONS.names(number)):
             return names[name.casefold()]
