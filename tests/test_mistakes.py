@@ -77,6 +77,11 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         "More than one row returned by a subquery",
         "write (SELECT list(city) FROM cities)",
     ),
+    "a quotation mark in the name of a table": (
+        'FROM ldp.perturb_rows("my ""own"" table", {city: city()})',
+        "Unexpected quote in the middle of a qualified name component",
+        "write the name as a string, with its quotes",
+    ),
     "a text file of recorded reports": (
         "FROM ldp.estimate('reports.csv', city, city())",
         "[LDP401] the reports are text that a file such as CSV made of recorded reports",

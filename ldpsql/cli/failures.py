@@ -48,6 +48,10 @@ _EXPLAINED = {  # words of DuckDB that do not say what to do, and hold no value
         "a subquery stands in the place of a table",
         "name it first: WITH t AS (SELECT ...) FROM ldp.estimate(t, city)",
     ),
+    "Unexpected quote in the middle of a qualified name component": (
+        "the name of a table holds a quotation mark, which DuckDB does not read after FROM ldp.",
+        """write the name as a string, with its quotes: FROM ldp.perturb_rows('shop."my ""own"" table"', {city: city()})""",
+    ),
     'Function "read_': (
         "a call stands in the place of a table",
         "write the path itself, such as FROM ldp.estimate('reports.csv', city, city())",
