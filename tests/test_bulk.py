@@ -703,27 +703,32 @@ def test_quotes_around_a_destination_are_not_part_of_its_name(db: DuckDBPyConnec
         assert (name,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall()
 
 
-LIKE_OTHERS = (["", "a"], ["yes", "no"], ["2024-01-01", "2024-01-02"], ["1e5", "3"], ["01", "1"])
+LIKE_OTHERS = {
+    "nothing": ["", "a"],
+    "answers": ["yes", "no"],
+    "days": ["2024-01-01", "2024-01-02"],
+    "numbers": ["1e5", "3"],
+    "digits": ["01", "1"],
+}
 
 
 @pytest.mark.parametrize("suffix", ["csv", "json"])
-@pytest.mark.parametrize("domain", LIKE_OTHERS, ids=str)
-def test_text_that_looks_like_another_type_is_read_back_from_a_file(
-    domain: list[str], suffix: str, db: DuckDBPyConnection
-) -> None:
-    db.execute("CREATE TABLE texts AS SELECT v, i % 2 AS g FROM (SELECT unnest($1) AS v), range(100) t(i)", [domain])
-    mechanism, file = f"krr(20, {domain})", f"reports.{suffix}"
-    perturb_copy(db, "texts", f"raw.{suffix}", {"v": mechanism}, keep=["g"])  # at epsilon 20 as good as a copy
-    perturb_copy(db, f"raw.{suffix}", file, {"v": mechanism}, keep=["g"])
+def test_text_that_looks_like_another_type_is_read_back_from_a_file(suffix: str, db: DuckDBPyConnection) -> None:
+    texts = ", ".join(f"{values}[1 + i % 2] AS {name}" for name, values in LIKE_OTHERS.items())
+    db.execute(f"CREATE TABLE texts AS SELECT {texts}, i // 2 % 2 AS g FROM range(200) t(i)")
+    columns, file = {name: f"krr(20, {values})" for name, values in LIKE_OTHERS.items()}, f"reports.{suffix}"
+    perturb_copy(db, "texts", f"raw.{suffix}", columns, keep=["g"])  # at epsilon 20 as good as a copy
+    perturb_copy(db, f"raw.{suffix}", file, columns, keep=["g"])
     ldpsql.attach(db)
-    ldpsql.estimate_groups(db, file, "grouped", report="v", keys=["g"], mechanism=mechanism)
-    answers: list[pl.DataFrame] = [
-        ldpsql.estimate(file, mechanism, column="v").to_polars(),
-        ldpsql.estimate(file, mechanism, column="v", by="g").to_polars(),
-        ldpsql.estimate(file, mechanism, column="v", weight="g").to_polars(),
-        db.table("grouped").pl(),
-        pl.DataFrame(json.loads(printed("estimate", file, "v", "-m", mechanism, "--format", "json"))),
-    ]
-    for answer in answers:
-        assert set(answer["value"]) == set(domain)
-        assert answer["estimate"].to_list() == pytest.approx([0.5] * len(answer), abs=0.01)
+    for name, mechanism in columns.items():
+        ldpsql.estimate_groups(db, file, name, report=name, keys=["g"], mechanism=mechanism)
+        answers: list[pl.DataFrame] = [
+            ldpsql.estimate(file, mechanism, column=name).to_polars(),
+            ldpsql.estimate(file, mechanism, column=name, by="g").to_polars(),
+            ldpsql.estimate(file, mechanism, column=name, weight="g").to_polars(),
+            db.table(name).pl(),
+            pl.DataFrame(json.loads(printed("estimate", file, name, "-m", mechanism, "--format", "json"))),
+        ]
+        for answer in answers:
+            assert set(answer["value"]) == set(LIKE_OTHERS[name])
+            assert answer["estimate"].to_list() == pytest.approx([0.5] * len(answer), abs=0.01)
