@@ -67,8 +67,8 @@ _SENTENCES = """
 _DUCKDB = frozenset(_SENTENCES.split())
 
 
-def of_ldpsql(error: duckdb.Error, typed: str = "") -> tuple[str, str, str] | None:
-    """Return code, message and hint of an error that ldpsql raised in SQL.
+def of_sql(error: duckdb.Error, typed: str = "") -> LdpError | None:
+    """Return an error of ldpsql that SQL raised, as Python raises it.
 
     Args:
         error: the error that DuckDB raised.
@@ -81,17 +81,9 @@ def of_ldpsql(error: duckdb.Error, typed: str = "") -> tuple[str, str, str] | No
     quoted = _OURS.fullmatch(str(error).strip()) if isinstance(error, duckdb.InvalidInputException) else None
     if quoted is None or (quoted[1] is None and _CALLS_ERROR.search(typed)):
         return None
-    return quoted[2], quoted[3], quoted[4] or ""
-
-
-def of_sql(error: duckdb.Error, typed: str = "") -> LdpError | None:
-    """Return an error of ldpsql that SQL raised, as Python raises it; None for any other error, and for those in ``typed``."""
-    if (quoted := of_ldpsql(error, typed)) is None:
-        return None
-    code, message, hint = quoted
-    kind = next((kind for kind in _tree(LdpError) if kind.code == code), LdpError)
+    kind = next((kind for kind in _tree(LdpError) if kind.code == quoted[2]), LdpError)
     made = kind.__new__(kind)
-    LdpError.__init__(made, message, hint)
+    LdpError.__init__(made, quoted[3], quoted[4] or "")
     return made
 
 
@@ -125,7 +117,7 @@ def without_values(error: duckdb.Error, typed: str) -> str | None:
 
 def restated(error: duckdb.Error, typed: str) -> Exception:
     """Return an error of DuckDB without raw values: of the same class if it is about a statement, else one with its kind."""
-    if of_ldpsql(error, typed):
+    if of_sql(error, typed):
         return error
     message = without_values(error, typed)
     return type(error)(message) if message is not None else SourceRefused(*withheld_message(error))
@@ -161,8 +153,7 @@ def _show(
     tb_offset: int | None = None,
 ) -> None:
     """Write an error of ldpsql as one line, as IPython does with its own UsageError; leave any other to IPython."""
-    if quoted := of_ldpsql(error):
-        code, message, hint = quoted
-        print(f"[{code}] {message}." + (f" Hint: {hint}." if hint else ""), file=sys.stderr)
+    if ours := of_sql(error):
+        print(ours, file=sys.stderr)
     else:
         shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)

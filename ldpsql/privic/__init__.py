@@ -27,7 +27,7 @@ from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of
 from ldpsql.engine.interrupting import interruptible
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import DataError, DestinationExists, InternalError, InvalidParameter, NoReports, NotReports
-from ldpsql.errors.wording import of_ldpsql
+from ldpsql.errors.wording import of_sql
 from ldpsql.estimates.fitting import check_possible
 from ldpsql.estimates.uncertainty import suspicious
 from ldpsql.estimators.iteration import IterativeEstimator
@@ -531,7 +531,7 @@ def _may_quote(error: duckdb.Error) -> bool:
     if "Candidate bindings" in str(error):
         return True
     names_only = isinstance(error, duckdb.BinderException | duckdb.CatalogException | duckdb.IOException)
-    return not names_only and of_ldpsql(error) is None
+    return not names_only and of_sql(error) is None
 
 
 __all__ = ["STEPS", "Cycle", "Step", "Summary", "collect", "full_prior", "start", "step"]
