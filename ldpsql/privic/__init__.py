@@ -26,7 +26,7 @@ from ldpsql.engine.connections import transaction
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_statement
 from ldpsql.engine.interrupting import interruptible
 from ldpsql.engine.threads import one_thread
-from ldpsql.errors import DataError, DestinationExists, InternalError, InvalidParameter, NoReports, NotReports
+from ldpsql.errors import DataError, DestinationExists, InvalidParameter, NoReports, NotReports
 from ldpsql.errors.wording import of_sql
 from ldpsql.estimates.fitting import check_possible
 from ldpsql.estimates.uncertainty import suspicious
@@ -136,9 +136,9 @@ def step(cycles: Sequence[tuple[Mechanism, Floats]], stop: str = str(STEPS)) -> 
     return Step(theta[0], following, summary, audit)
 
 
-def _made_for_prior(mechanism: Mechanism) -> PriorMechanism:
+def _made_for_prior(mechanism: Mechanism, hint: str = "start with ldp.privic_start") -> PriorMechanism:
     if not isinstance(mechanism, PriorMechanism):
-        raise InvalidParameter(f"{mechanism.name} is not made for a prior", "start with ldp.privic_start")
+        raise InvalidParameter(f"{mechanism.name} is not made for a prior", hint)
     return mechanism
 
 
@@ -228,9 +228,7 @@ def start(
     if name is None:
         raise InvalidParameter("no mechanism is made for a prior", "allow the plugin that comes with ldpsql")
     made = registry().mechanism({"mechanism": name, "prior": full_prior(prior, len(domain)), **arguments})
-    if not isinstance(made, PriorMechanism):
-        raise InvalidParameter(f"{made.name} is not made for a prior", "allow the plugin that comes with ldpsql")
-    return made
+    return _made_for_prior(made, "allow the plugin that comes with ldpsql")
 
 
 _RUN = "SELECT getvariable('mechanism') AS mechanism, {stop} AS stop, {pool} AS pool"
@@ -328,14 +326,10 @@ class State:
         table = self.con.sql(query, params=[first]).to_arrow_table()
         return [_cycle(*row) for row in zip(*table.columns, strict=True)]
 
-    def take_next_mechanism(self) -> None:
-        """Let the mechanism that the latest cycle made draw from now on."""
-        self.con.execute(_NEXT.format(schema=self.schema))
-
     def mechanism(self) -> PriorMechanism:
         """Return the mechanism that draws, with its prior as it is stored."""
         stored = self.con.sql("SELECT getvariable('mechanism') AS mechanism").to_arrow_table()["mechanism"][0]
-        return _for_prior(read_mechanism(stored))
+        return _made_for_prior(read_mechanism(stored), "use another file")
 
     def add_reports(self, cycle: int, values: Values) -> None:
         """Draw a report of each value."""
@@ -356,16 +350,10 @@ class State:
 
 
 def _cycle(number: pa.Scalar, mechanism: pa.Scalar, step: pa.Scalar) -> Cycle:
-    drew, following = _for_prior(read_mechanism(mechanism)), _for_prior(read_mechanism(step["next"]))
+    drew, following = (_made_for_prior(read_mechanism(one), "use another file") for one in (mechanism, step["next"]))
     theta = np.array([share["estimate"] for share in step["theta"].as_py()])
     summary = Summary(**{f.name: step[f.name].as_py() for f in fields(Summary)})
     return Cycle(number.as_py(), drew, theta, following, summary)
-
-
-def _for_prior(mechanism: Mechanism) -> PriorMechanism:
-    if not isinstance(mechanism, PriorMechanism):
-        raise InternalError("the state holds a mechanism that is not made for a prior", "use another file")
-    return mechanism
 
 
 T = TypeVar("T")
@@ -491,7 +479,7 @@ def _run_cycle(run: State, earlier: list[Cycle], values: Values, *, stop: str, t
     """Draw and step in one transaction; call ``then`` before its end."""
     number = len(earlier) + 1
     if earlier:
-        run.take_next_mechanism()
+        run.con.execute(_NEXT.format(schema=run.schema))  # its mechanism draws from now on
     with transaction(run.con):
         run.add_reports(number, values)
         mechanisms = [cycle.mechanism for cycle in earlier if run.pool]
