@@ -169,7 +169,7 @@ def test_a_plugin_offers_a_database_whose_tables_are_published_at_once(people: s
             ldpsql.perturb_table(con, people, f"{duck}#r", columns, replace=True, charge=ldpsql.Charge(ledger, "people"))
         assert not ledger.history()
         ldpsql.perturb_copy(con, f"{duck}#r", "again.csv", {"the city": CITY}, charge=ldpsql.Charge(ledger, "people"))
-        in_duck("CREATE VIEW seen AS FROM r; CREATE TABLE others AS FROM r")
+        in_duck("CREATE VIEW seen AS FROM r; CREATE TABLE others AS FROM r LIMIT 99")
         spent: Any = pytest.raises(BudgetExceeded)  # 3 of 3 under r, whatever the part; others are other rows
         runs = [("r", nullcontext()), ("r", nullcontext()), ("r", spent), ("others", nullcontext())]
         for number, (table, outcome) in enumerate(runs):
