@@ -32,6 +32,7 @@ from ldpsql.functions import (
     hookimpl,
     listed_by,
     octets,
+    parts,
     people_of_rows,
     plain,
     structs_with,
@@ -153,11 +154,12 @@ def _compare(place: dict[str, Any], column: str, mechanism: Mechanism) -> None:
     name, schema = place["name"], [part for part in place["place"] or [] if part is not None]
     if name is None or len(schema) != 2:
         raise InvalidParameter("a table has a name, in a catalog and a schema", "call ldp.estimate, which passes them")
-    named = [one for one in place["columns"] or [] if one and one["column"] == column.lower()]
-    comments = [(tuple(one["path"] or ()), one["comment"]) for one in named]
+    found = [(tuple(one["path"] or ()), one["column"], one["comment"]) for one in place["columns"] or [] if one]
+    comments = [(path, comment) for path, own, comment in found if own == column.lower()]
     if not compare_comments(name, schema, comments, mechanism):
         check_files(name, column, mechanism)
-        check_view(place["catalog"], place["search_path"], name, column, mechanism)
+        if any(own is None and "".join(path[-1:]).casefold() == parts(name)[-1] for path, own, _ in found):
+            check_view(place["catalog"], place["search_path"], name, column, mechanism)
 
 
 @by_row(Handles, Wholes, returns=pa.bool_())

@@ -32,14 +32,17 @@ CREATE OR REPLACE MACRO ldp._counts_of
 CREATE OR REPLACE MACRO ldp.counts(report, keep := true, weight := NULL) AS ldp._counts_of(report, weight, keep, report);
 
 -- True, or an error if the table, that of a view, or the file records another mechanism. A table function takes the name of a table as a string.
--- A temporary table may hide another one of its name.
+-- A temporary table may hide another one of its name. A view has no column here.
 CREATE OR REPLACE MACRO ldp._agreed(reports, report_name, asked) AS __ldp_agreed((
     SELECT {'name': any_value(name), 'place': [current_database(), current_schema()], 'catalog': ldp._catalog(),
     'search_path': current_setting('search_path'), 'columns': list({
         'path': [lower(database_name), lower(schema_name), lower(table_name)], 'column': lower(column_name), 'comment': comment
     }) FILTER (WHERE table_name IS NOT NULL)}
-    FROM repeat(reports, 1) AS named(name) LEFT JOIN duckdb_columns() AS c
-    ON database_name <> 'system' AND (contains(comment, 'ldpsql:') OR database_name = 'temp') AND contains(lower(name), lower(table_name))
+    FROM repeat(reports, 1) AS named(name) LEFT JOIN (
+        SELECT database_name, schema_name, table_name, column_name, comment FROM duckdb_columns()
+        WHERE database_name <> 'system' AND (contains(comment, 'ldpsql:') OR database_name = 'temp')
+        UNION ALL SELECT database_name, schema_name, view_name, NULL, NULL FROM duckdb_views() WHERE database_name <> 'system'
+    ) ON contains(lower(name), lower(table_name))
 ), report_name, asked);
 -- True, or an error if there are more reports than can be read; before they are counted, as far as that is certain. Only sets and
 -- hashes, which are made of words of 64 bits, can be too many, so no other column is read.
