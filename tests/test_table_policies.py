@@ -450,6 +450,32 @@ def test_a_release_draws_from_no_other_table_than_its_dataset(
         bound.execute(f"CREATE TABLE reports AS SELECT ldp.perturb(city, {call}) AS city FROM others")
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "read_parquet(people_file)",
+        "file_of('people' || '_file')",
+        "file_of(x := concat('people', '_file'))",
+        "passed(1, 'people' || '_file')",
+        "passed(1)",
+    ],
+)
+def test_a_release_draws_from_no_file_whose_name_a_macro_is_given(
+    bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    settled(tmp_path, monkeypatch, "")
+    bound.execute("""
+        COPY others TO 'others.parquet'; COPY people TO 'people_file' (FORMAT parquet);
+        CREATE MACRO file_of(x) AS TABLE FROM read_parquet(x);
+        CREATE MACRO passed(y, x := 'people' || '_file') AS TABLE FROM file_of(x)""")
+    ldpsql.attach(bound, ledger=Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=1)))
+    call = "ldp.krr(1, ['Lima', 'Oslo'])"
+    with ldpsql.release(bound, "others.parquet", {"city": call}, "reports"):
+        with pytest.raises(duckdb.Error, match=r"LDP320.*another table or file"):
+            bound.execute(f"SELECT ldp.perturb(city, {call}) FROM {source} WHERE 'others.parquet' <> ''").fetchall()
+        bound.execute(f"CREATE TABLE reports AS SELECT ldp.perturb(city, {call}) AS city FROM 'others.parquet'")
+
+
 @pytest.mark.parametrize("source", HIDDEN)
 def test_a_release_draws_from_no_other_file_than_its_dataset(
     bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str

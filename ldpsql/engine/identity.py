@@ -19,13 +19,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from glob import glob, has_magic
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -47,13 +47,14 @@ _COMPUTING = re.compile(  # they take names, or SQL
     re.IGNORECASE,
 )
 _TAKES_SQL = re.compile(r"(\w+_)?query|json_execute_serialized_sql", re.IGNORECASE)
+_TAKES_TABLES = re.compile(r"query_table|perturb_rows", re.IGNORECASE)
 _DOTTED = re.compile(r"[iq](?:\.[iq])+")  # in the letters of `_lexed`
-_PLAIN_CALL = re.compile(r"f\((?:s|\[s(?:,s)*\]|[iq](?:\.[iq])*)[,)]")
+_PLAIN_CALL = re.compile(r"(?:[ft]\((?:s|\[s(?:,s)*\]|q|[iq](?:\.[iq])+)|t\(i)[,)]")
 _UNCALLED = re.compile(r'"?(inode|rows|body) ')
 _FRAMES = {"ARROW_SCAN", "PANDAS_SCAN"}
 _DATABASE = (".duckdb", ".db", ".ddb")
-_TEXTS = """SELECT NULL, view_name, sql FROM duckdb_views() WHERE NOT internal
-            UNION ALL SELECT database_name, function_name, macro_definition FROM duckdb_functions()
+_TEXTS = """SELECT NULL, view_name, sql, [] FROM duckdb_views() WHERE NOT internal
+            UNION ALL SELECT database_name, function_name, macro_definition, parameters FROM duckdb_functions()
             WHERE contains(function_type, 'macro') AND macro_definition IS NOT NULL AND NOT internal"""
 _USER = re.compile(r"(?<=://)[^/]*@")  # with a password
 _SIGNATURE = re.compile(r"[?#][^/?#]*=.*", re.DOTALL)  # without =, ? may be a pattern of files
@@ -210,7 +211,7 @@ def identity_of(cursor: DuckDBPyConnection, name: str, *, rows: bool = False) ->
     found = _identity(cursor, name, scans, text if _functions(scans) or (path and not _tables(scans)) else "")
     view = None if _FILE.search(name) else next((dotted(view) for view in _views(cursor) if alike(name, dotted(view))), None)
     if view and not found.base and not _functions(scans) & _FRAMES:
-        bodies = sorted(text.partition(" AS ")[2] or text for text in _Texts(cursor).reached(text)[1:])
+        bodies = sorted(one.sql.partition(" AS ")[2] or one.sql for one in _Texts(cursor).reached(text)[1:])
         body = f"body {blake2b(json.dumps(bodies).encode(), digest_size=16).hexdigest()}"
         found = replace(found, names=(body,), base=(body,))
     itself = view or _own_name(name, found.base)
@@ -231,7 +232,7 @@ def identity_of_statement(cursor: DuckDBPyConnection, sql: str) -> Identity | No
 
 def reads_by_value(cursor: DuckDBPyConnection, sql: str) -> bool:
     """Return whether a parameter or a variable, whose values are not known here, may be the name of what a statement reads."""
-    reached = " ".join(_Texts(cursor, ours=False).reached(sql))
+    reached = " ".join(one.sql for one in _Texts(cursor, ours=False).reached(sql))
     open_to_values = "getvariable" in reached.casefold() or any(one.named_parameters for one in duckdb.extract_statements(sql))
     return open_to_values and _COMPUTING.search(reached) is not None
 
@@ -282,7 +283,7 @@ def _identity(cursor: DuckDBPyConnection, name: str, scans: list[tuple[str, str]
         ((home, searched),) = cursor.execute(settings).fetchall()
         folders = home or os.path.expanduser("~"), ["", *filter(None, (searched or "").split(","))]
         reached = _Texts(cursor, ours=False).reached(text)
-        files = files.union(*(_existing(string, folders) for one in reached for string in _strings(one)))
+        files = files.union(*(_existing(string, folders) for one in reached for string in _strings(one.sql)))
         seen = files and not any(map(_computes_names, reached))
         if not seen and any(_READER.match(read) for read in _functions(scans) - _FRAMES):
             files.add(COMPUTED)
@@ -361,6 +362,13 @@ def _inode(file: str, *, changing: bool = False) -> str:
     return f"inode {status.st_dev} {status.st_ino}" + ("" if changing else f" {status.st_mtime_ns}")
 
 
+class _Text(NamedTuple):
+    """SQL, and the names of its parameters if it is the body of a macro."""
+
+    sql: str
+    parameters: Sequence[str] = ()
+
+
 class _Texts:
     """The SQL of the views and macros of a connection by their names; views of one name in several schemas may all be meant.
 
@@ -371,20 +379,20 @@ class _Texts:
     """
 
     def __init__(self, cursor: DuckDBPyConnection, *, ours: bool = True) -> None:
-        self._texts: dict[str, list[str]] = {}
+        self._texts: dict[str, list[_Text]] = {}
         rows = cursor.execute(_TEXTS).fetchall()
-        made = {catalog for catalog, called, _ in rows if called == MARK}
-        for catalog, called, text in rows:
+        made = {catalog for catalog, called, *_ in rows if called == MARK}
+        for catalog, called, *text in rows:
             if catalog not in made or (ours and not called.startswith("_")):
-                self._texts.setdefault(called.casefold(), []).append(text)
+                self._texts.setdefault(called.casefold(), []).append(_Text(*text))
 
-    def reached(self, text: str) -> list[str]:
+    def reached(self, sql: str) -> list[_Text]:
         """Return a text and those of all views and macros that it names, directly or through others."""
-        left, waiting, seen = dict(self._texts), [text], list[str]()
+        left, waiting, seen = dict(self._texts), [_Text(sql)], list[_Text]()
         while waiting:
             seen.append(text := waiting.pop())
-            quoted_names = (part for string in _strings(text) for part in (string.casefold(), *parts(string)))
-            words = {*_WORD.findall(text.casefold()), *quoted_names}
+            quoted_names = (part for string in _strings(text.sql) for part in (string.casefold(), *parts(string)))
+            words = {*_WORD.findall(text.sql.casefold()), *quoted_names}
             for called in words & left.keys():
                 waiting += left.pop(called)
         return seen
@@ -397,17 +405,21 @@ def _strings(text: str) -> list[str]:
     return [*alone, *("".join(tokens[match.start() : match.end()]) for match in _DOTTED.finditer(codes))]
 
 
-def _computes_names(text: str) -> bool:
-    """Return whether SQL calls a function that takes SQL, or one that takes names with more than strings or a name."""
-    codes, _ = _lexed(text)
-    return "g(" in codes or codes.count("f(") > len(_PLAIN_CALL.findall(codes))
+def _computes_names(text: _Text) -> bool:
+    """Return whether SQL calls a function that takes SQL, or one that takes names with more than strings or a name.
+
+    A parameter of a macro stands for whatever its callers and its default compute.
+    """
+    codes, _ = _lexed(text.sql, {name.casefold() for name in text.parameters})
+    return "g(" in codes or codes.count("f(") + codes.count("t(") > len(_PLAIN_CALL.findall(codes))
 
 
-def _lexed(text: str) -> tuple[str, list[str]]:
+def _lexed(text: str, parameters: Set[str] = frozenset()) -> tuple[str, list[str]]:
     """Return a letter for each token of SQL, as DuckDB reads it, and the tokens without quotes; comments are left out.
 
-    The letters are f for a function that takes names, g for one that takes SQL, s for a string, q for a name in quotes and i
-    for another name or word; x stands for other tokens of several characters.
+    The letters are t for a function that takes tables, f for another one that takes names, g for one that takes SQL, s for a
+    string, p for a parameter, q for another name in quotes and i for another name or word; x stands for other tokens of several
+    characters.
     """
     octets, found = text.encode(), duckdb.tokenize(text)
     codes, tokens = [], []
@@ -420,7 +432,9 @@ def _lexed(text: str) -> tuple[str, list[str]]:
             token = (match[1] or "").replace("''", "'") or (match[2] or "").replace('""', '"') or match[4] or ""
             code = "s" if match[2] is None else "q"
         if code in "iq" and _COMPUTING.fullmatch(token):
-            code = "g" if _TAKES_SQL.fullmatch(token) else "f"
+            code = "g" if _TAKES_SQL.fullmatch(token) else "t" if _TAKES_TABLES.fullmatch(token) else "f"
+        elif code in "iq" and token.casefold() in parameters:
+            code = "p"
         codes.append(code)
         tokens.append(token)
     return "".join(codes), tokens
