@@ -504,6 +504,12 @@ def test_a_table_of_no_release_is_not_read_because_reports_are_to_go_there(
         ldpsql.release(bound, "others", {"city": call}, "people"),
     ):
         bound.execute(f"SELECT ldp.perturb(city, {call}) FROM people")
+    bound.execute("CREATE SCHEMA raw; CREATE TABLE raw.reports AS FROM people")
+    with (
+        pytest.raises(duckdb.Error, match=r"LDP320.*another table or file"),
+        ldpsql.release(bound, "others", {"city": call}, "reports"),
+    ):
+        bound.execute(f"SELECT ldp.perturb(city, {call}) FROM raw.reports")
     bound.execute("CREATE TABLE reports(city VARCHAR)")
     for again in (False, True):
         with ldpsql.release(bound, "others", {"city": call}, "reports", again=again):

@@ -18,7 +18,7 @@ from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.sinks import written_tokens
 from ldpsql.domains.columns import plain
 from ldpsql.engine.connections import duckdb_of
-from ldpsql.engine.identity import Identity, identity_of, table_of
+from ldpsql.engine.identity import Identity, destination_of, identity_of, table_of
 from ldpsql.engine.interrupting import cursor_of
 from ldpsql.errors import InvalidParameter, KeyUnusable, LdpError, NotReleased
 from ldpsql.errors.boundary import withheld_block
@@ -208,7 +208,7 @@ def _with_destination(con: DuckDBPyConnection, data: Identity, destination: str)
     with _without_variables(con) as cursor:
         of_no_release = table_of(cursor, destination) and not written_tokens(con, destination)
         raw = of_no_release and people(cursor, destination, ROW)[0]
-    return replace(data, base=(*data.base, destination)) if data.base and not raw else data
+        return replace(data, base=(*data.base, destination_of(cursor, destination))) if data.base and not raw else data
 
 
 def _mechanism(cursor: DuckDBPyConnection, call: Mechanism | str) -> Mechanism:

@@ -274,6 +274,23 @@ def table_of(cursor: DuckDBPyConnection, name: str) -> tuple[str, ...] | None:
     return tables[0] if len(tables) == 1 else None
 
 
+def destination_of(cursor: DuckDBPyConnection, name: str) -> str:
+    """Return the table of a name as `Identity.base` calls it, or the one that the name would make; a path or address as it is.
+
+    Args:
+        cursor: DuckDB's optimizer may be off in it afterwards.
+        name: as SQL writes it.
+
+    """
+    if "://" in name or is_path(name):
+        return name
+    table = table_of(cursor, name) or split(name.casefold())
+    if len(table) == 1:
+        (here,) = cursor.execute("SELECT lower(current_database()), lower(current_schema())").fetchall()
+        table = (*here, *table)
+    return dotted([_databases(cursor).get(table[0], table)[0], *table[1:]]) if len(table) == 3 else dotted(table)
+
+
 def _identity(cursor: DuckDBPyConnection, name: str, scans: list[tuple[str, str]], text: str) -> Identity:
     """Return the identity of what a plan scans; its files are those that a text names, also through views and macros."""
     databases, tables = _databases(cursor), [parts(table) for table in _tables(scans)]
