@@ -24,12 +24,12 @@ CREATE OR REPLACE MACRO ldp._typed
     (m, kind) AS ldp._read(m, kind);
 CREATE OR REPLACE MACRO ldp._struct(m) AS ldp._typed(m, m);
 -- NULL in a type that chooses how the reports of m are drawn.
-CREATE OR REPLACE MACRO ldp._report_kind(m) AS from_json('null', '' || __ldp_report_kind(typeof(m), ldp._text_of(m)));
+CREATE OR REPLACE MACRO ldp._report_kind(m) AS from_json('null', '' || __ldp_report_kind(typeof([m][1]), ldp._text_of(m)));
 -- An empty list of the type of the values of m, or of the column of a table that is named. m may be the mechanisms of levels: a MAP
--- or a STRUCT. typeof() evaluates nothing. The subscript and || keep CREATE MACRO from binding what does not exist yet.
+-- or a STRUCT. typeof() evaluates nothing. The subscripts and || keep CREATE MACRO from binding what does not exist yet.
 CREATE OR REPLACE MACRO ldp._column_kind(m, of) AS
-    from_json('[]', '' || __ldp_values_type(typeof(m), ldp._text(m), [of][1], NULL));
-CREATE OR REPLACE MACRO ldp._kind(m) AS from_json('[]', '' || __ldp_values_type(typeof(m), ldp._text(m), NULL, NULL));
+    from_json('[]', '' || __ldp_values_type(typeof([m][1]), ldp._text(m), [of][1], NULL));
+CREATE OR REPLACE MACRO ldp._kind(m) AS from_json('[]', '' || __ldp_values_type(typeof([m][1]), ldp._text(m), NULL, NULL));
 -- A value in the type of another. A mechanism without a domain has values of the type "NULL", which nothing can be cast to.
 CREATE OR REPLACE MACRO ldp._of_kind
     (value, kind "NULL") AS value,
@@ -59,7 +59,7 @@ CREATE OR REPLACE MACRO ldp._moments
 
 -- The answers to a question that a list asks, or the only one. typeof() evaluates nothing.
 CREATE OR REPLACE MACRO ldp._listed(argument) AS
-    from_json('null', CASE WHEN ends_with(typeof(argument), ']') THEN '"BOOLEAN"' ELSE '"TINYINT"' END);
+    from_json('null', CASE WHEN ends_with(typeof([argument][1]), ']') THEN '"BOOLEAN"' ELSE '"TINYINT"' END);
 CREATE OR REPLACE MACRO ldp._one_or_each
     (answers, listed BOOLEAN) AS answers,
     (answers, listed) AS answers[1];
@@ -79,7 +79,7 @@ CREATE OR REPLACE MACRO ldp._record_of
     (report, kind) AS typeof(any_value(report));
 CREATE OR REPLACE MACRO ldp._recorded_in
     (report, kind MAP(VARCHAR, VARCHAR)) AS from_json(
-        __ldp_typed_values('' || typeof(report)), __ldp_typed_type('' || typeof(report))
+        __ldp_typed_values('' || typeof(report)), __ldp_typed_type('' || typeof([report][1]))
     ),
     (report, kind) AS from_json(
         __ldp_typed_values('' || typeof(any_value(report))), __ldp_typed_type('' || typeof(any_value(report)))

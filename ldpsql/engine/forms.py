@@ -180,8 +180,8 @@ def _of_recorded(macro: str, aggregate: str) -> str:
     parameters, name = ("report", "keep"), macro.removeprefix("ldp.")
     # One type at a time: DuckDB cannot choose between two while the type of the report is not known.
     inner = overloaded(f"{name}_type", [((*parameters, "kind BOOLEAN"), of_recorded), ((*parameters, "kind"), of_plain)]).text
-    # || keeps CREATE MACRO from binding the type of a report that is not known yet.
-    kind = f"from_json('null', '' || {RECORDING}(typeof(report)))"
+    # A list and || keep CREATE MACRO from binding the type of a report that is not known yet.
+    kind = f"from_json('null', '' || {RECORDING}(typeof([report][1])))"
     counts = f"CASE WHEN {KEPT}(keep) THEN report END"
     reports = f"{macro}_type(report, keep, {kind})"
     any_kind = overloaded(f"{name}_kind", [((*parameters, f"kind {COUNTS}"), counts), ((*parameters, "kind"), reports)]).text
