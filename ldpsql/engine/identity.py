@@ -153,9 +153,13 @@ def dotted(path: Iterable[str]) -> str:
 def parts(name: str) -> tuple[str, ...]:
     """Return the parts of a dotted name or of a path in lowercase; any other string is one part."""
     name = without_secrets(name)  # older ledgers hold addresses as they were written
-    read = split(name)
-    is_of_sql = '"' in name and read != (name.strip(),)  # "income/expenses" is a table, and /data/a"b".csv no name in SQL
-    return tuple(part.casefold() for part in (Path(name).parts if _FILE.search(name) and not is_of_sql else read))
+    read = Path(name).parts if is_path(name) and not _is_quoted(name) else split(name)
+    return tuple(part.casefold() for part in read)
+
+
+def _is_quoted(name: str) -> bool:
+    """Return whether a name is one in SQL with quotes: "income/expenses" is a table, and /data/a"b".csv no name in SQL."""
+    return '"' in name and split(name) != (name.strip(),)
 
 
 def split(name: str) -> tuple[str, ...]:
@@ -282,7 +286,7 @@ def destination_of(cursor: DuckDBPyConnection, name: str) -> str:
         name: as SQL writes it.
 
     """
-    if "://" in name or is_path(name):
+    if "://" in name or (is_path(name) and not _is_quoted(name)):
         return name
     table = table_of(cursor, name) or split(name.casefold())
     if len(table) == 1:
