@@ -48,6 +48,10 @@ def learns(plan: int) -> bool:
 @by_row(Texts, returns=pa.bool_())
 def borrows(name: str | None) -> bool:
     """Return whether an estimator shares anything between groups; one that is not named does not."""
+    return _borrows(name)
+
+
+def _borrows(name: str | None) -> bool:
     with names_withheld():
         return name is not None and registry().estimator(name).borrows
 
@@ -64,8 +68,7 @@ def shares_type(kind: str, text: str | None, estimator: str | None) -> str:
     """
     with names_withheld():
         fields = {"value": values_type_of(kind, text, None, None), **dict.fromkeys(NUMBERS, "DOUBLE"), "n": "BIGINT"}
-        shares = estimator is not None and registry().estimator(estimator).borrows
-        return json.dumps([fields | ({"borrowed": "DOUBLE"} if shares else {})])
+    return json.dumps([fields | ({"borrowed": "DOUBLE"} if _borrows(estimator) else {})])
 
 
 @guarded
