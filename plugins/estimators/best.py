@@ -44,7 +44,7 @@ ROUGH = ("pool(neighbours='ignore')", *SHRUNK, "ibu")
 # not stop, or as held-out reports say, was worse on six families of shapes of 2 to 60 values.
 FEW_VALUES, FEW = 60, (*SHRUNK, STOPPED[0])
 # If 1.5 errors are enough, 14 of 204 cells (3 to 50 values, 500 to 50,000 reports, epsilon .7 to 1.5, seven shapes)
-# are clearly worse than equal shares; with 3 none is, and the total variation is 5 % lower on average.
+# are clearly worse than equal shares; with 3 none is.
 DOUBTFUL, CERTAIN = 1.0, 3.0  # standard errors from equal shares, up to which, and from which on, these do not count
 STEPS, FEWEST_STEPS = 1000, 20
 SET_CELLS = 4 * 10**9  # of sets that are read, values x reports x steps: a quarter of a minute
