@@ -1,4 +1,4 @@
-"""Random bits, only from a cryptographic generator: ChaCha20 in `native/random.c`, or OpenSSL's (`ssl.RAND_bytes`) without it.
+"""Random bits, only from a cryptographic generator: that of `native/random.c`, or OpenSSL's (`ssl.RAND_bytes`) without it.
 
 Every draw of every mechanism takes its bits from `random_words`, or from the same generator inside the kernels. Both are safe
 across threads and forks, and have no seed: tests that must control a sampler pass another `Words`.

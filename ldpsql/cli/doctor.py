@@ -165,12 +165,12 @@ def _database(database: str) -> str:
 
 
 def _random() -> str:
-    from ldpsql.channels.native import kernels
+    from ldpsql.channels.native import cipher
     from ldpsql.channels.randomness import random_words
 
     if len(set(random_words(4096).tolist())) != 4096:  # by chance less than once in 10^12 runs
         raise RuntimeError("the random source repeats itself: nothing may be perturbed here")
-    return f"{'OpenSSL' if kernels() is None else 'ChaCha20'} gives 64-bit words, none repeated"
+    return f"{cipher() or 'OpenSSL'} gives 64-bit words, none repeated"
 
 
 def _kernels() -> str:

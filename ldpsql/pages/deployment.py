@@ -27,11 +27,11 @@ _UNSTATED = "Not stated"
 _CODE = {".py", ".sql", ".c", ".h", ".mjs"}
 _SAFE = (
     "Floating point: probabilities are whole numbers out of 2^64, draws compare whole numbers with 64 random bits, and claims "
-    "are checked in whole numbers, so the rounding of doubles cannot raise a ratio above the claim. Random bits: ChaCha20 with "
-    "a key of the operating system, or OpenSSL. Platform: DuckDB's spill files, deleted pages and statistics may hold the "
-    "original values on the machine that perturbs; messages and logs of ldpsql hold none. Timing: reports are written in one "
-    "batch in random order, or in the order of the rows if that was asked for; a draw may take longer for some values, which "
-    "only somebody who shares the machine can measure."
+    "are checked in whole numbers, so the rounding of doubles cannot raise a ratio above the claim. Random bits: AES-256 or "
+    "ChaCha20 with a key of the operating system, or OpenSSL. Platform: DuckDB's spill files, deleted pages and statistics may "
+    "hold the original values on the machine that perturbs; messages and logs of ldpsql hold none. Timing: reports are written "
+    "in one batch in random order, or in the order of the rows if that was asked for; a draw may take longer for some values, "
+    "which only somebody who shares the machine can measure."
 )
 _CHECKED = (
     "Before it draws, each channel is compared with its claim in whole numbers. Anybody can do so again with `ldpsql-verify`, "

@@ -80,7 +80,14 @@ MUTANTS = (
         "\tg->at = KEY;\n",
         "\tg->at = 0;\n",
         "the key of the next buffer is handed out",
-        "tests/test_kernels.py::test_the_words_of_a_generator_are_those_of_chacha20_with_fast_key_erasure",
+        "tests/test_kernels.py::test_the_words_of_a_generator_are_those_of_its_cipher_with_fast_key_erasure",
+    ),
+    Mutant(
+        "ldpsql/channels/native/random.c",
+        "x[i] = first(block + EACH * i)",
+        "x[i] = first(EACH * i)",
+        "the blocks of a buffer repeat",
+        "tests/test_kernels.py::test_the_words_of_a_generator_are_those_of_its_cipher_with_fast_key_erasure",
     ),
     Mutant(
         "ldpsql/channels/native/random.c",

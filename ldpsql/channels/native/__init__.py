@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from ldpsql.errors import InternalError
 
 LIBRARY = Path(__file__).with_name("kernels.library")  # with the ending .so, `pkgutil` takes it for a module of Python
-_VERSION = 10  # of the calls below; a library of another version, left by an earlier installation, is not used
+_VERSION = 11  # of the calls below; a library of another version, left by an earlier installation, is not used
 _WHOLE, _COUNT, _ARRAY = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
 _ARGUMENTS = {
     "random_words": (_COUNT, _ARRAY),
+    "best_way": (),
     "expand": (_ARRAY, ctypes.c_int, _ARRAY, _COUNT),
     "hash_sets": (_ARRAY, _ARRAY, _COUNT, _WHOLE, _WHOLE, _ARRAY),
     "keep_or_spread": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
@@ -67,6 +68,12 @@ def description() -> str:
     return "draws and inner loops run in Python: no C compiler (cc) when ldpsql was installed, or its library does not load"
 
 
+def cipher() -> str | None:
+    """Return the cipher of the generator of random words."""
+    library = kernels()
+    return None if library is None else "AES-256" if library.ldpsql_best_way() else "ChaCha20"
+
+
 def random_words(count: int) -> NDArray[np.uint64] | None:
     """Return random 64-bit words from the generator of this thread."""
     return _filled("random_words", np.empty(count, np.uint64), count)
@@ -102,7 +109,7 @@ def expanded(key: bytes, count: int, way: int = 2) -> NDArray[np.uint64] | None:
     Args:
         key: the key.
         count: how many words.
-        way: the best instructions that may be used: 2 for those of AVX-512, 1 for those of AVX2, 0 for those of any processor.
+        way: the best way that may be used: 0 for ChaCha20, 1 for AES, 2 for AES on two blocks at a time.
 
     """
     library, out = kernels(), np.empty(count, np.uint64)

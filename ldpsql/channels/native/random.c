@@ -1,4 +1,5 @@
-// A cryptographic generator for each thread: ChaCha20 (Bernstein 2008; RFC 8439) under a 256-bit key from the operating system.
+// A cryptographic generator for each thread, under a 256-bit key from the operating system: AES-256 in counter mode (FIPS 197;
+// NIST SP 800-38A) by the instructions of x86-64, elsewhere ChaCha20 (Bernstein 2008; RFC 8439).
 //
 // The first 256 bits of each buffer are the key of the next one and are never handed out ("fast key erasure", Bernstein 2017).
 // Words are erased when they are handed out. A thread takes a new key from the operating system when it first draws, in a
@@ -13,6 +14,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 #ifdef __x86_64__
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 #ifdef __APPLE__
@@ -23,7 +25,6 @@ enum { LANES = 8, BUFFER = 4096, KEY = 32 };
 static const uint64_t MOST = (uint64_t)1 << 30;  // octets under one key of the operating system
 
 typedef uint32_t lanes __attribute__((vector_size(4 * LANES)));
-typedef uint32_t wide __attribute__((vector_size(8 * LANES)));
 typedef struct {
 	uint64_t buffer[BUFFER / 8];
 	size_t at;      // octets of the buffer that were handed out
@@ -43,71 +44,92 @@ void erase(void *memory, size_t octets) {
 	set(memory, 0, octets);
 }
 
-#define turned(a, bits) ((a) << (bits) | (a) >> (32 - (bits)))
+#define TURNED(a, bits) ((a) << (bits) | (a) >> (32 - (bits)))
+#define QUARTER(a, b, c, d)                       \
+	x[a] += x[b], x[d] = TURNED(x[d] ^ x[a], 16); \
+	x[c] += x[d], x[b] = TURNED(x[b] ^ x[c], 12); \
+	x[a] += x[b], x[d] = TURNED(x[d] ^ x[a], 8);  \
+	x[c] += x[d], x[b] = TURNED(x[b] ^ x[c], 7)
 
-#define QUARTER(a, b, c, d)                   \
-	x[a] += x[b], x[d] = turn16(x[d] ^ x[a]); \
-	x[c] += x[d], x[b] = turned(x[b] ^ x[c], 12); \
-	x[a] += x[b], x[d] = turn8(x[d] ^ x[a]);  \
-	x[c] += x[d], x[b] = turned(x[b] ^ x[c], 7)
+// Write a buffer: the blocks of ChaCha20 with nonce 0, counted from 0, LANES at a time: the first words of all come first, then
+// their second words, and so on.
+static void chacha20(const uint8_t *key, uint8_t *out) {
+	static const uint32_t constants[4] = {0x61707865, 0x3320646e, 0x79622d32, 0x6b206574};
+	lanes begun[16] = {{0}}, x[16];
+	uint32_t words[8];
+	memcpy(words, key, KEY);
+	for (int i = 0; i < 12; i++) begun[i] += i < 4 ? constants[i] : words[i - 4];
+	for (unsigned lane = 0; lane < LANES; lane++) begun[12][lane] = lane;
+	for (size_t at = 0; at < BUFFER; at += sizeof x, begun[12] += LANES) {
+		memcpy(x, begun, sizeof x);
+		for (int round = 0; round < 10; round++) {
+			QUARTER(0, 4, 8, 12), QUARTER(1, 5, 9, 13), QUARTER(2, 6, 10, 14), QUARTER(3, 7, 11, 15);
+			QUARTER(0, 5, 10, 15), QUARTER(1, 6, 11, 12), QUARTER(2, 7, 8, 13), QUARTER(3, 4, 9, 14);
+		}
+		for (int i = 0; i < 16; i++) x[i] += begun[i];
+		memcpy(out + at, x, sizeof x);
+	}
+	erase(words, sizeof words);
+	erase(begun, sizeof begun);
+	erase(x, sizeof x);
+}
 
-// Write a buffer: the blocks of ChaCha20 with nonce 0, counted from 0, as many at a time as the vectors have lanes. Of LANES
-// blocks, the first words of all come first, then their second words, and so on.
-#define CHACHA20(vectors)                                                                                           \
-	static const uint32_t constants[4] = {0x61707865, 0x3320646e, 0x79622d32, 0x6b206574};                          \
-	enum { PARTS = sizeof(vectors) / sizeof(lanes) };                                                               \
-	vectors begun[16] = {{0}}, x[16];                                                                               \
-	uint32_t words[8];                                                                                              \
-	memcpy(words, key, KEY);                                                                                        \
-	for (int i = 0; i < 12; i++) begun[i] += i < 4 ? constants[i] : words[i - 4];                                   \
-	for (unsigned lane = 0; lane < PARTS * LANES; lane++) begun[12][lane] = lane;                                   \
-	for (unsigned at = 0; at < BUFFER; at += sizeof x, begun[12] += PARTS * LANES) {                                \
-		memcpy(x, begun, sizeof x);                                                                                 \
-		for (int round = 0; round < 10; round++) {                                                                  \
-			QUARTER(0, 4, 8, 12), QUARTER(1, 5, 9, 13), QUARTER(2, 6, 10, 14), QUARTER(3, 7, 11, 15);               \
-			QUARTER(0, 5, 10, 15), QUARTER(1, 6, 11, 12), QUARTER(2, 7, 8, 13), QUARTER(3, 4, 9, 14);               \
-		}                                                                                                           \
-		for (int i = 0; i < 16; i++) x[i] += begun[i];                                                              \
-		for (int part = 0; part < PARTS; part++)                                                                    \
-			for (int i = 0; i < 16; i++)                                                                            \
-				memcpy(out + at + sizeof(lanes) * (size_t)(16 * part + i), (uint8_t *)&x[i] + sizeof(lanes) * (size_t)part, sizeof(lanes)); \
-	}                                                                                                               \
-	erase(words, sizeof words);                                                                                     \
-	erase(begun, sizeof begun);                                                                                     \
-	erase(x, sizeof x)
-
-#define turn16(a) turned(a, 16)
-#define turn8(a) turned(a, 8)
-static void chacha20(const uint8_t *key, uint8_t *out) { CHACHA20(lanes); }
 #ifdef __x86_64__
-// The same with the instructions of AVX-512, which turn words by any number of bits.
-__attribute__((target("avx512f"))) static void chacha20_avx512(const uint8_t *key, uint8_t *out) { CHACHA20(wide); }
-#undef turn16
-#undef turn8
+enum { ROUNDS = 14, ABREAST = 8 };  // vectors at a time, each of which waits for its own rounds
 
-// The same with the instructions of AVX2, which turn by whole octets at once.
-__attribute__((target("avx2"))) static void chacha20_avx2(const uint8_t *key, uint8_t *out) {
-	const __m256i by16 = _mm256_set1_epi64x(0x0504070601000302) + _mm256_set_epi64x(0x0808080808080808, 0, 0x0808080808080808, 0);
-	const __m256i by8 = _mm256_set1_epi64x(0x0605040702010003) + _mm256_set_epi64x(0x0808080808080808, 0, 0x0808080808080808, 0);
-#define turn16(a) ((lanes)_mm256_shuffle_epi8((__m256i)(a), by16))
-#define turn8(a) ((lanes)_mm256_shuffle_epi8((__m256i)(a), by8))
-	CHACHA20(lanes);
+// Write the keys of the rounds.
+__attribute__((target("aes,sse2"))) static void round_keys(const uint8_t *key, __m128i *keys) {
+	memcpy(keys, key, KEY);
+	for (int i = 2; i <= ROUNDS; i++) {
+		const __m128i words = _mm_aeskeygenassist_si128(keys[i - 1], 0), sum = keys[i - 2] ^ _mm_slli_si128(keys[i - 2], 4);
+		keys[i] = sum ^ _mm_slli_si128(sum, 8);
+		if (i % 2) keys[i] ^= _mm_shuffle_epi32(words, 0xaa);
+		else keys[i] ^= _mm_shuffle_epi32(words, 0xff) ^ _mm_set1_epi32(1 << (i / 2 - 1));
+	}
+}
+
+// Write a buffer: the blocks 0, 1, ... encrypted, as numbers of 128 bits of which the first octet is the highest.
+#define AES256(vector, of_key, first, round, last)                                                             \
+	enum { EACH = sizeof(vector) / 16 };                                                                       \
+	__m128i keys[ROUNDS + 1];                                                                                  \
+	round_keys(key, keys);                                                                                     \
+	for (int block = 0; block < BUFFER / 16; block += EACH * ABREAST, out += sizeof(vector) * ABREAST) {       \
+		vector x[ABREAST];                                                                                     \
+		for (int i = 0; i < ABREAST; i++) x[i] = first(block + EACH * i) ^ of_key(keys[0]);                  \
+		for (int r = 1; r < ROUNDS; r++)                                                                       \
+			for (int i = 0; i < ABREAST; i++) x[i] = round(x[i], of_key(keys[r]));                             \
+		for (int i = 0; i < ABREAST; i++) x[i] = last(x[i], of_key(keys[ROUNDS]));                             \
+		memcpy(out, x, sizeof x);                                                                              \
+	}                                                                                                          \
+	erase(keys, sizeof keys)
+
+#define KEY_OF(key) (key)
+#define NUMBER(n) _mm_set_epi64x((long long)((uint64_t)(n) << 56), 0)
+#define NUMBERS(n) _mm256_set_epi64x((long long)((uint64_t)((n) + 1) << 56), 0, (long long)((uint64_t)(n) << 56), 0)
+__attribute__((target("aes,sse2"))) static void aes256(const uint8_t *key, uint8_t *out) {
+	AES256(__m128i, KEY_OF, NUMBER, _mm_aesenc_si128, _mm_aesenclast_si128);
+}
+
+__attribute__((target("aes,vaes,avx2"))) static void aes256_twice(const uint8_t *key, uint8_t *out) {
+	AES256(__m256i, _mm256_broadcastsi128_si256, NUMBERS, _mm256_aesenc_epi128, _mm256_aesenclast_epi128);
 }
 #endif
 
-// The best way to write a buffer that the processor has: 0, 1 with AVX2, 2 with AVX-512.
-static int best_way(void) {
+// Return the best way to write a buffer that the processor has: 0 for ChaCha20, 1 for AES, 2 for AES on two blocks at a time.
+EXPORT int ldpsql_best_way(void) {
+	int way = 0;
 #ifdef __x86_64__
-	return __builtin_cpu_supports("avx512f") ? 2 : __builtin_cpu_supports("avx2") ? 1 : 0;
-#else
-	return 0;
+	unsigned a, b, c, d;
+	if (__get_cpuid(1, &a, &b, &c, &d) && c >> 25 & 1) way = 1;
+	if (way && __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && c >> 9 & 1) way = 2;
 #endif
+	return way;
 }
 
 static void expand(int way, const uint8_t *key, uint8_t *out) {
 #ifdef __x86_64__
-	if (way == 2) chacha20_avx512(key, out);
-	else if (way == 1) chacha20_avx2(key, out);
+	if (way == 2) aes256_twice(key, out);
+	else if (way == 1) aes256(key, out);
 	else
 #endif
 	chacha20(key, out);
@@ -161,7 +183,7 @@ static generator *of_thread(void) {
 		pthread_once(&once, set_up);
 		pthread_setspecific(ended, g);
 		erase(g, sizeof *g);
-		g->at = BUFFER, g->process = process, g->forks = atomic_load(&forks), g->way = best_way();
+		g->at = BUFFER, g->process = process, g->forks = atomic_load(&forks), g->way = ldpsql_best_way();
 	}
 	return g;
 }
@@ -182,7 +204,7 @@ EXPORT int ldpsql_random_words(size_t count, uint64_t *out) { return random_word
 // Write the words that a generator gives after a key, in one of the ways that the processor has: a test compares them with
 // another implementation of the same cipher.
 EXPORT void ldpsql_expand(const uint8_t *key, int way, uint64_t *out, size_t count) {
-	generator g = {.left = UINT64_MAX, .at = BUFFER, .way = way < best_way() ? way : best_way()};
+	generator g = {.left = UINT64_MAX, .at = BUFFER, .way = (int)smaller((size_t)way, (size_t)ldpsql_best_way())};
 	memcpy(g.buffer, key, KEY);
 	hand_out(&g, out, count);
 	erase(&g, sizeof g);
