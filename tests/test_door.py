@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, BrokenBarrierError, Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -511,6 +512,29 @@ def test_threads_and_databases_draw_at_once() -> None:
     for thread in threads:
         thread.join()
     assert wrong == [0] * 20
+
+
+def test_threads_that_offer_functions_at_once_offer_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C keeps the addresses of one offer, which a second one would free."""
+    offers, both = list[int](), Barrier(2)
+
+    def slow(_: object, size: int, __: bytes) -> bool:
+        offers.append(size)
+        with suppress(BrokenBarrierError):
+            both.wait(0.2)  # for a second offer
+        return True
+
+    monkeypatch.setattr(door, "open_door", lambda: SimpleNamespace(ldpsql_offer=slow))
+    monkeypatch.setattr(door, "_OFFERED", {})
+    function = SimpleNamespace(name="__ldp_nothing", volatile=False, returns="BIGINT", function=len)
+    monkeypatch.setattr(door, "FUNCTIONS", {})
+    threads = [Thread(target=door.offer, args=([function],)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert offers == [1]
+    assert door.offered() == {"__ldp_nothing"}
 
 
 def test_c_reads_the_numbers_of_a_domain_while_they_are_in_memory() -> None:

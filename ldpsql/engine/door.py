@@ -62,6 +62,7 @@ _answering = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_answer)
 _preparing = ctypes.CFUNCTYPE(None)(_prepare)
 _PREPARING: list[bool] = []
 _OFFERED: dict[str, _Offered] = {}  # what C holds of each function, by its name
+_OFFERING = threading.Lock()  # a second offer would free what databases that have the first one read
 
 
 class _Offered(ctypes.Structure):
@@ -78,15 +79,18 @@ def offer(functions: Sequence[Scalar]) -> None:
 
     """
     library = open_door()
-    if isinstance(library, str) or _OFFERED:
+    if isinstance(library, str):
         return
     library.ldpsql_offer.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p)
     library.ldpsql_offer.restype = ctypes.c_bool
-    offered = (_Offered * len(functions))(*(_Offered(one.name.encode(), None, one.volatile) for one in functions))
     query = f"SELECT {', '.join(f'CAST(NULL AS {one.returns})' for one in functions)}"
-    FUNCTIONS.update((one.name, one.function) for one in functions)
-    if library.ldpsql_offer(offered, len(functions), query.encode()):
-        _OFFERED.update((one.name, kept) for one, kept in zip(functions, offered, strict=True))
+    with _OFFERING:
+        if _OFFERED:
+            return
+        offered = (_Offered * len(functions))(*(_Offered(one.name.encode(), None, one.volatile) for one in functions))
+        FUNCTIONS.update((one.name, one.function) for one in functions)
+        if library.ldpsql_offer(offered, len(functions), query.encode()):
+            _OFFERED.update((one.name, kept) for one, kept in zip(functions, offered, strict=True))
 
 
 def offered() -> frozenset[str]:
