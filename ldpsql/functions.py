@@ -72,7 +72,7 @@ from ldpsql.engine.groups import (
 from ldpsql.engine.identity import parts
 from ldpsql.engine.in_c import learn
 from ldpsql.engine.kinds import ToColumn
-from ldpsql.engine.sql_struct import as_struct, columns_of, reports_type, struct_sql, values_type
+from ldpsql.engine.sql_struct import as_struct, columns_of, reports_type, struct_scalars, struct_sql, values_type
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import (
     InvalidSpec,
@@ -179,7 +179,8 @@ __all__ = [
     "read_parts", "read_source", "recommend", "record_name", "recorded", "recorded_in_type",
     "recorded_tables", "records_at", "records_in", "refuse_groups", "registry", "reports_type",
     "rows_of", "same_in_all_rows", "scalar_of_kind", "scalars_by_form", "shuffled", "sql_cells",
-    "sql_literal", "sql_type", "statement_of", "struct_fields", "struct_sql", "struct_text", "struct_type", "structs_with",
-    "sums_sql", "text_literal", "type_of", "type_of_reports", "values_of", "values_type", "values_type_of",
-    "weighed", "weighed_by", "weights", "with_nulls", "with_prior", "without_inversion",
+    "sql_literal", "sql_type", "statement_of", "struct_fields", "struct_scalars", "struct_sql",
+    "struct_text", "struct_type", "structs_with", "sums_sql", "text_literal", "type_of", "type_of_reports",
+    "values_of", "values_type", "values_type_of", "weighed", "weighed_by", "weights", "with_nulls", "with_prior",
+    "without_inversion",
 ]  # fmt: skip

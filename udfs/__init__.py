@@ -1,1 +1,1 @@
-"""The SQL functions: one family per file, scalars in Python, macros as SQL text next to it."""
+"""The SQL functions: one subject a file, scalars in Python, macros as SQL text next to it."""

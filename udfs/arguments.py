@@ -31,6 +31,7 @@ from ldpsql.functions import (
     plain,
     python_value,
     read_mechanism,
+    struct_scalars,
     values_type_of,
 )
 from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, certify
@@ -43,16 +44,7 @@ _COLUMN = re.compile(
 )
 
 
-@by_row(Column, returns=pa.string())
-def values(text: pa.Scalar) -> str:
-    """Return the values of the STRUCT of a mechanism in a string, as JSON."""
-    return as_struct(read_mechanism(text))[0]
-
-
-@by_row(Column, returns=pa.string())
-def struct_type(text: pa.Scalar) -> str:
-    """Return the type of the STRUCT of a mechanism in a string, as JSON."""
-    return as_struct(read_mechanism(text))[1]
+_read = struct_scalars("__ldp_mechanism", Column)(read_mechanism)  # of a string
 
 
 @by_row(Texts, Texts, Column, Texts, returns=pa.string())
@@ -149,8 +141,7 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_mechanism_kind", mechanism_kind, "VARCHAR"),
         Scalar("__ldp_report_kind", report_kind, "VARCHAR"),
         Scalar("__ldp_shown_type", shown_type, "VARCHAR"),
-        Scalar("__ldp_mechanism_values", values, "VARCHAR"),
-        Scalar("__ldp_mechanism_type", struct_type, "VARCHAR"),
+        *_read,
         Scalar("__ldp_values_type", values_type, "VARCHAR"),
         Scalar("__ldp_values", domain_values, "VARCHAR[]"),
         Macros.beside(__file__),

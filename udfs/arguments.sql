@@ -35,6 +35,11 @@ CREATE OR REPLACE MACRO ldp._of_kind
     (value, kind "NULL") AS value,
     (value, kind) AS cast_to_type(value, kind);
 CREATE OR REPLACE MACRO ldp._domain(m) AS ldp._of_kind(__ldp_values(__ldp_source(m, NULL)), ldp._kind(m));
+-- The mechanism of any level. `mechanisms` is a MAP from level to mechanism or, if their reports differ in type, a STRUCT with one
+-- field per level. `kind` is `mechanisms` again: only its type matters.
+CREATE OR REPLACE MACRO ldp._any
+    (mechanisms, kind MAP(VARCHAR, VARCHAR)) AS map_values(mechanisms)[1],
+    (mechanisms, kind) AS struct_extract_at(mechanisms, 1);
 
 -- The first list unless it is NULL, which selects the overload for VARCHAR; the two lists may have different types.
 CREATE OR REPLACE MACRO ldp._first

@@ -1,43 +1,44 @@
-"""The privacy of a mechanism and the information in its reports: channel, mutual information, distortion."""
+"""Checks of privacy: what the reports of a mechanism reveal, the SQL in a database, and the balances of a ledger."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from functools import lru_cache
 from math import isfinite
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 
 from ldpsql.functions import (
+    GIVE_LEDGER,
     MECHANISMS,
     Column,
     Doubles,
+    Finding,
     Handles,
     Macros,
+    NotReleased,
+    Object,
     Scalar,
     Shuffled,
+    Takes,
     Wholes,
     audit,
     by_row,
+    guard_at,
     guarded,
     hookimpl,
+    lint_objects,
+    lists_of,
+    recorded_tables,
     shuffled,
     struct_type,
+    structs_with,
 )
 from ldpsql.mechanisms import Information, InvalidParameter, Mechanism, RepeatedError, certify, information_of, repeated_error
 
-_CELLS = pa.list_(
-    pa.struct(
-        {
-            "value": pa.int32(),
-            "report": pa.string(),
-            "exact": pa.string(),
-            "probability": pa.float64(),
-        }
-    )
-)
+_CELLS = pa.list_(pa.struct({"value": pa.int32(), "report": pa.string(), "exact": pa.string(), "probability": pa.float64()}))
 _CELL = "STRUCT(value INTEGER, report VARCHAR, exact VARCHAR, probability DOUBLE)[]"
 
 
@@ -100,13 +101,45 @@ def _numbers(prior: pa.Scalar) -> np.ndarray:
         raise InvalidParameter("a prior must be a list of numbers", "one for each value of the domain") from None
 
 
+# The lint for the database of a statement: what draws again, and what uses reports as if they were the values.
+
+_Objects = Annotated[Column, Takes("the objects of a database", lists_of(structs_with(*Object.__annotations__)))]
+_Tables = Annotated[Column, Takes("the tables of a database", lists_of(structs_with("path", "columns")))]
+
+
+@by_row(_Objects, _Tables)
+def lint(listed: list[dict[str, str]] | None, recorded: list[dict[str, Any]] | None) -> list[dict[str, str]]:
+    """Return the findings about the views and macros of a database."""
+    tables = recorded_tables((*table["path"], table["columns"]) for table in recorded or [])
+    return [vars(finding) for finding in lint_objects((Object(**one) for one in listed or []), tables)]
+
+
+# The budget that the ledger of a connection has spent, and what is left.
+
+_BALANCE = (
+    "STRUCT(unit VARCHAR, dataset VARCHAR, part VARCHAR, column_group VARCHAR, currency VARCHAR, people BIGINT, "
+    "spent VARCHAR, remaining VARCHAR, spent_delta VARCHAR)[]"
+)
+
+
+@by_row(Wholes)
+def budget(number: int | None) -> list[dict[str, object]]:
+    """Return the balances of the ledger of a guard."""
+    guard = guard_at(number)
+    if guard is None or guard.ledger is None:
+        raise NotReleased("this connection has no ledger", GIVE_LEDGER)
+    return [asdict(balance) for balance in guard.ledger.balances()]
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.channel``, ``ldp.information``, ``ldp.repeated_error`` and ``ldp.shuffled``."""
+    """Offer ``ldp.channel``, ``ldp.information``, ``ldp.repeated_error``, ``ldp.shuffled``, ``ldp.lint`` and ``ldp.budget``."""
     return [
         Scalar("__ldp_channel", channel, _CELL),
         Scalar("__ldp_information", information, struct_type(Information)),
         Scalar("__ldp_repeated_error", repeated, struct_type(RepeatedError)),
         Scalar("__ldp_shuffled", shuffling, struct_type(Shuffled)),
+        Scalar("__ldp_lint", lint, f"{struct_type(Finding)}[]"),
+        Scalar("__ldp_budget", budget, _BALANCE, volatile=True, draws=False),
         Macros.beside(__file__),
     ]

@@ -1,4 +1,4 @@
-"""Lists of all mechanisms and estimators, and the description of one mechanism."""
+"""Mechanisms by name: lists of all of them and of estimators, those that SQL declared, and what one of them is."""
 
 from __future__ import annotations
 
@@ -8,18 +8,25 @@ from typing import Any
 import pyarrow as pa
 
 from ldpsql.functions import (
+    DECLARATIONS,
     MECHANISMS,
+    Column,
     Handles,
     Macros,
     Scalar,
+    Settings,
     Spec,
     Texts,
+    Wholes,
     by_row,
     document_text,
     fingerprint,
     guarded,
     hookimpl,
+    names_withheld,
+    read_mechanism,
     registry,
+    struct_scalars,
 )
 from ldpsql.mechanisms import Mechanism, NoClaim, certify
 
@@ -80,12 +87,49 @@ def document(handles: Handles) -> pa.Array:
     return pa.array(MECHANISMS.each(handles, document_text), pa.string())
 
 
+# Mechanisms that are declared once by name, so that a domain of any size is a constant in later statements.
+
+_ROW = 'STRUCT("name" VARCHAR, mechanism VARCHAR, "values" BIGINT, realised_epsilon DOUBLE, fingerprint VARCHAR)[]'
+
+
+@by_row(Settings, Column, Settings, Wholes, returns=pa.string())
+def declare(name: Any, spec: pa.Scalar, replace: Any, catalog: int) -> str:
+    """Store a mechanism under its name, and return its fingerprint."""
+    mechanism = read_mechanism(spec)
+    DECLARATIONS.declare(catalog, name, mechanism, replace=replace is True)
+    return fingerprint(mechanism).split()[0]
+
+
+@struct_scalars("__ldp_declared", Settings, Wholes)
+def _declared(name: Any, catalog: int) -> Mechanism:
+    with names_withheld():  # a name may come from a column
+        return DECLARATIONS.declared(catalog, name)
+
+
+@by_row(Wholes)
+def declarations(catalog: int) -> list[dict[str, Any]]:
+    """Return the declared mechanisms of a catalog."""
+    return [
+        {
+            "name": name,
+            "mechanism": mechanism.name,
+            "values": len(certify(mechanism).values.listed),
+            "realised_epsilon": certify(mechanism).epsilon,
+            "fingerprint": fingerprint(mechanism).split()[0],
+        }
+        for name, mechanism in DECLARATIONS.names(catalog).items()
+    ]
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.mechanisms()``, ``ldp.estimators()``, ``ldp.describe(m)`` and ``ldp.document(m)``."""
+    """Offer lists of mechanisms and estimators, what a mechanism is, ``ldp.declare`` and ``ldp.declared``."""
     return [
         Scalar("__ldp_catalog", catalog, _ENTRY),
         Scalar("__ldp_describe", describe, _DESCRIPTION),
         Scalar("__ldp_document", document, "VARCHAR"),
+        Scalar("__ldp_declare", declare, "VARCHAR", volatile=True, draws=False),
+        *_declared,
+        Scalar("__ldp_declarations", declarations, _ROW, volatile=True, draws=False),
         Macros.beside(__file__),
     ]

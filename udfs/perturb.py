@@ -1,4 +1,4 @@
-"""Perturbation, row by row."""
+"""Reports of values, row by row: new ones, those of a mechanism for each level, and permanent ones."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.functions import (
+    MECHANISMS,
+    SOURCES,
     STATEMENTS,
     CertifiedMechanism,
     Column,
     Handles,
+    InvalidSpec,
+    KeyUnusable,
     Macros,
+    Mixed,
+    OutsideDomain,
+    Perturbed,
     Scalar,
     Statements,
     Texts,
@@ -21,17 +28,24 @@ from ldpsql.functions import (
     Wholes,
     changing,
     drawing,
+    drawing_permanent,
     drawn_by_form,
     draws_handles,
+    guard_at,
     guarded,
     hookimpl,
+    id_bytes,
     learn,
     naming_column,
+    numbers,
     plain,
+    read_levels,
+    same_in_all_rows,
     scalars_by_form,
     statement_of,
+    type_of,
 )
-from ldpsql.mechanisms import InvalidParameter, NotPrivate, certify
+from ldpsql.mechanisms import Domain, InvalidParameter, NotPrivate, certify
 
 
 def drawing_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
@@ -113,20 +127,111 @@ def draws(handles: Handles, guards: Wholes) -> pa.Array:
 
 
 # Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
-_BY_FORM = scalars_by_form("__ldp_perturb", drawing_reports)
+_FRESH = scalars_by_form("__ldp_perturb", drawing_reports)
 _OF_LEVEL = "__ldp_level(level, ldp._allowed(ldp._same(__ldp_mixture(m)), 'levels'), ldp._guard())"
+
+
+# Mechanisms of levels, one for each value of a public column.
+
+
+@guarded
+def mixture_handle(mechanisms: Column) -> pa.Array:
+    """Return the handle of each map from level to mechanism."""
+    return pa.array(numbers(plain(mechanisms), lambda levels: SOURCES.number(read_levels(levels))), pa.int64())
+
+
+@guarded
+def level_handle(levels: Column, handles: Handles, guards: Wholes) -> pa.Array:
+    """Return for each row the handle with which the mechanism of its level draws on a connection with this guard."""
+    column, by_row = plain(levels), plain(handles).to_numpy(zero_copy_only=False)
+    if not len(by_row):
+        return pa.array([], pa.int64())
+    if (by_row == by_row[0]).all():  # nearly always
+        return pa.array(_drawing(column, int(by_row[0]), plain(guards)))
+    out = np.empty(len(column), dtype=np.int64)
+    for handle in np.unique(by_row):
+        rows = np.flatnonzero(by_row == handle)
+        out[rows] = _drawing(column.take(pa.array(rows)), int(handle), plain(guards))
+    return pa.array(out)
+
+
+def _levels(handle: int) -> Mixed:
+    source = SOURCES.thing(handle)
+    if not isinstance(source, Mixed):
+        raise InvalidSpec("this is one mechanism, and levels need one each", "write MAP {'low': ldp.krr(1, ...), ...}")
+    return source
+
+
+def _drawing(levels: pa.Array, handle: int, guards: pa.Array) -> np.ndarray:
+    """Return the handle with which the mechanism of each level draws under one mixture."""
+    mixed = _levels(handle)
+    places = mixed.places(levels)
+    if places.min() < 0:
+        raise OutsideDomain("a value to be perturbed has no level, or its level has no mechanism", "give every user a level")
+    by_level = _handles(handle).copy()
+    used = np.flatnonzero(np.bincount(places))
+    by_level[used] = draws_handles(by_level[used], guards)
+    return by_level.take(places)
+
+
+@lru_cache(maxsize=256)
+def _handles(handle: int) -> np.ndarray:
+    """Return the handles of a mixture's mechanisms; refuse a mixture whose reports do not fit into one column."""
+    mechanisms = [level.mechanism for level in _levels(handle).each if isinstance(level, Perturbed)]
+    if len(mechanisms) < len(_levels(handle).each):
+        raise NotPrivate("a level whose epsilon is infinite would publish the value", "do not perturb it, or choose an epsilon")
+    alphabets = [certify(mechanism).reports for mechanism in mechanisms]
+    alike = {alphabet if isinstance(alphabet, Domain) else type_of(alphabet) for alphabet in alphabets}
+    if len(alike) > 1:
+        raise InvalidParameter(
+            "the mechanisms of the levels have different reports", "perturb each level in a statement of its own"
+        )
+    return np.array([MECHANISMS.number(mechanism) for mechanism in mechanisms])
+
+
+# Permanent reports: the same person with the same value gives the same report.
+
+
+def permanent_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
+    """Return a function of permanent reports, one a row; ``to_column`` makes a column of type ``kind`` of the draws."""
+
+    @guarded
+    def once(values: Column, people: Column, names: Texts, handles: Handles, guards: Wholes) -> pa.Array:
+        if not len(values):
+            return pa.array([], kind)
+        name, handle, number = same_in_all_rows("mechanism and column_name of perturb_once", names, handles, guards)
+        guard = guard_at(number)
+        if guard is None or guard.key is None:
+            hint = "in Python: ldpsql.attach(con, key='people.key'); for ldpsql sql: key in the section [ledger] of ldpsql.toml"
+            raise KeyUnusable("this connection has no key for permanent reports", hint)
+        if not isinstance(name, str):
+            raise InvalidParameter("column_name must be the name of the column", "for example column_name := 'city'")
+        key, column, persons = guard.key, plain(values), id_bytes(plain(people))
+        mechanism = drawing_permanent(handle, len(column), name, lambda one: key.fingerprints(one, column, persons, name))
+        return to_column(mechanism, key.draw(mechanism, column, persons, name))
+
+    return once
+
+
+# Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
+_PERMANENT = scalars_by_form("__ldp_once", permanent_reports, draws=False)
+_PASSED = "x, person, named, ldp._allowed(__ldp_draws(ldp._same(__ldp_drawn(m)), ldp._guard()), 'permanent'), ldp._guard()"
 
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.perturb``."""
+    """Offer ``ldp.perturb`` and ``ldp.perturb_once``."""
     return [
         Scalar("__ldp_expression", expression, "VARCHAR"),
         Scalar("__ldp_same", same, "BIGINT"),
         Scalar("__ldp_allowed", allowed, "BIGINT"),
         Scalar("__ldp_draws", draws, "BIGINT"),
-        *dict.fromkeys(_BY_FORM.values()),
-        drawn_by_form("_report", _BY_FORM, ("x",), "x, ldp._draws(m)"),
-        drawn_by_form("_mixed_report", _BY_FORM, ("x", "level"), f"x, {_OF_LEVEL}", "ldp._any(m, m)"),
+        *dict.fromkeys(_FRESH.values()),
+        drawn_by_form("_report", _FRESH, ("x",), "x, ldp._draws(m)"),
+        drawn_by_form("_mixed_report", _FRESH, ("x", "level"), f"x, {_OF_LEVEL}", "ldp._any(m, m)"),
+        Scalar("__ldp_mixture", mixture_handle, "BIGINT"),
+        Scalar("__ldp_level", level_handle, "BIGINT"),
+        *dict.fromkeys(_PERMANENT.values()),
+        drawn_by_form("_permanent", _PERMANENT, ("x", "person", "named"), _PASSED),
         Macros.beside(__file__),
     ]

@@ -6,3 +6,10 @@ CREATE OR REPLACE MACRO ldp.perturb(x, m) AS ldp._report(x, m, ldp._report_kind(
     (x, mechanisms, level) AS ldp._mixed_report(x, level, mechanisms, ldp._report_kind(ldp._any(mechanisms, mechanisms)));
 
 COMMENT ON MACRO ldp.perturb IS 'one report for each value; every call draws new reports. ldp.perturb(x, mechanisms, level) draws by the mechanism of the level: a per-user epsilon';
+
+-- The same person and the same value give the same report: the random bits are a keyed function of them.
+-- `column_name` separates two columns with the same mechanism: with one name, equal values would give equal reports.
+CREATE OR REPLACE MACRO ldp.perturb_once(x, m, user_id, column_name := '') AS
+    ldp._permanent(x, user_id, column_name, m, ldp._report_kind(m));
+
+COMMENT ON MACRO ldp.perturb_once IS 'the permanent report of a person for a value: every call returns the same report';

@@ -21,7 +21,6 @@ from ldpsql.functions import (
     Scalar,
     Texts,
     Wholes,
-    as_struct,
     by_row,
     check_typed,
     columns_at,
@@ -38,6 +37,7 @@ from ldpsql.functions import (
     records_in,
     refuse_groups,
     sql_literal,
+    struct_scalars,
     struct_sql,
     struct_text,
     text_literal,
@@ -54,34 +54,14 @@ _UNLESS_HIDDEN = """WHERE CASE WHEN EXISTS (
 ELSE true END"""
 
 
-@by_row(Texts, Texts, Texts, Wholes, returns=pa.string())
-def recorded_values(*place: Any) -> str:
-    """Return the values of the STRUCT of a recorded mechanism, as JSON."""
-    return _struct(*place)[0]
-
-
-@by_row(Texts, Texts, Texts, Wholes, returns=pa.string())
-def recorded_type(*place: Any) -> str:
-    """Return the type of the STRUCT of a recorded mechanism, as JSON."""
-    return _struct(*place)[1]
-
-
-def _struct(reports: str | None, report: str | None, search_path: str | None, catalog: int | None) -> tuple[str, str]:
+@struct_scalars("__ldp_recorded", Texts, Texts, Texts, Wholes)
+def _recorded(reports: str | None, report: str | None, search_path: str | None, catalog: int | None) -> Mechanism:
     if reports is None or report is None or search_path is None or catalog is None:
         raise InvalidParameter("the record is that of a column of a table or a file", "name both, such as 'reports', 'city'")
-    return as_struct(recorded(records_at(catalog, search_path, reports, [report])[report]))
+    return recorded(records_at(catalog, search_path, reports, [report])[report])
 
 
-@by_row(Texts, returns=pa.string())
-def typed_values(kind: str) -> str:
-    """Return the values of the STRUCT of the mechanism that a type of reports or of their counts records, as JSON."""
-    return as_struct(recorded_in_type(kind))[0]
-
-
-@by_row(Texts, returns=pa.string())
-def typed_type(kind: str) -> str:
-    """Return the type of the STRUCT of the mechanism that a type of reports or of their counts records, as JSON."""
-    return as_struct(recorded_in_type(kind))[1]
+_typed = struct_scalars("__ldp_typed", Texts)(recorded_in_type)  # of a type of reports, or of their counts
 
 
 @by_row(Texts, returns=pa.string())
@@ -218,10 +198,8 @@ def _as_written(report: object) -> str:
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer ``ldp.mechanism``, and what ``ldp.estimate`` needs if no mechanism is passed."""
     return [
-        Scalar("__ldp_recorded_values", recorded_values, "VARCHAR"),
-        Scalar("__ldp_recorded_type", recorded_type, "VARCHAR"),
-        Scalar("__ldp_typed_values", typed_values, "VARCHAR"),
-        Scalar("__ldp_typed_type", typed_type, "VARCHAR"),
+        *_recorded,
+        *_typed,
         Scalar("__ldp_call", call, "VARCHAR"),
         Scalar("__ldp_recording", recording, "VARCHAR"),
         Scalar("__ldp_drew", drew, "BOOLEAN"),

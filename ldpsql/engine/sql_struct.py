@@ -7,7 +7,7 @@ domain.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,8 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.pinned import is_long, pin
 from ldpsql.domains.product import Product
 from ldpsql.domains.sql_types import sql_type
+from ldpsql.engine.arguments import by_row
+from ldpsql.engine.functions import Scalar
 from ldpsql.errors import InvalidSpec
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.identity import Same
@@ -49,6 +51,24 @@ def as_struct(mechanism: Mechanism) -> tuple[str, str]:
 
     """
     return _STRUCTS.remembered(Same(mechanism), lambda same: _as_struct(same.thing))
+
+
+def struct_scalars(name: str, *kinds: Any) -> Callable[[Callable[..., Mechanism]], list[Scalar]]:
+    """Return a decorator that makes of a function of one row, which reads a mechanism, those of its STRUCT.
+
+    ``NAME_values`` and ``NAME_type`` return what `as_struct` does; ``kinds`` are those of `by_row`.
+    """
+
+    def scalars(read: Callable[..., Mechanism]) -> list[Scalar]:
+        def part(place: int) -> Callable[..., pa.Array]:
+            def of_row(*row: Any) -> str:
+                return as_struct(read(*row))[place]
+
+            return by_row(*kinds, returns=pa.string())(of_row)
+
+        return [Scalar(f"{name}_{what}", part(place), "VARCHAR") for place, what in enumerate(("values", "type"))]
+
+    return scalars
 
 
 def _as_struct(mechanism: Mechanism) -> tuple[str, str]:

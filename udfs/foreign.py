@@ -1,8 +1,10 @@
-"""Reports that other libraries drew."""
+"""Reports that other libraries drew, and collections of google/rappor."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -12,8 +14,12 @@ from ldpsql.functions import (
     Handles,
     Macros,
     Scalar,
+    Settings,
+    TextLists,
     Texts,
     ToColumn,
+    by_row,
+    collection_shares,
     drawn_by_form,
     guarded,
     hookimpl,
@@ -24,6 +30,7 @@ from ldpsql.functions import (
     scalars_by_form,
     with_nulls,
 )
+from ldpsql.mechanisms import InvalidParameter
 
 
 def foreign_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
@@ -47,11 +54,42 @@ def foreign_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.
 _BY_FORM = scalars_by_form("__ldp_read", foreign_reports, draws=False, volatile=False)
 
 
+# Collections of google/rappor: shares of candidate strings.
+
+_ROW = (
+    "STRUCT(candidate VARCHAR, estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE, p_value DOUBLE, detected BOOLEAN, "
+    "gap DOUBLE)[]"
+)
+
+
+_Rows: TypeAlias = list[str | None] | None  # objects of JSON
+
+
+@by_row(TextLists, TextLists, TextLists, Settings)
+def shares_of_collection(params: _Rows, counts: _Rows, listed: _Rows, rate: Any) -> list[dict[str, Any]]:
+    """Return a row for each candidate of a collection, and a last one, of which the candidate is NULL, for all others."""
+    rows: list[dict[str, Any]] = collection_shares(_read(params), _read(counts), _read(listed), rate).to_pylist()
+    return rows
+
+
+def _read(rows: _Rows) -> list[dict[str, Any]]:
+    try:
+        read = [json.loads(row or "null") for row in rows or []]
+    except (json.JSONDecodeError, RecursionError):
+        read = [None]
+    if not all(isinstance(row, dict) and row for row in read):
+        raise InvalidParameter(
+            "the rows of a collection must be objects of JSON", "ldp.rappor_shares makes them of tables and files"
+        )
+    return read
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.read``."""
+    """Offer ``ldp.read`` and ``ldp.rappor_shares``."""
     return [
         *dict.fromkeys(_BY_FORM.values()),
         drawn_by_form("_foreign", _BY_FORM, ("report", "form"), "report, form, __ldp_mechanism(m)"),
+        Scalar("__ldp_bloom_shares", shares_of_collection, _ROW),
         Macros.beside(__file__),
     ]

@@ -1,3 +1,9 @@
+-- Reports that another library drew, in the type of the mechanism's reports; NULL stays NULL.
+CREATE OR REPLACE MACRO ldp.read(report, m, format := 'bits') AS
+    ldp._foreign(report, format, m, ldp._report_kind(m));
+
+COMMENT ON MACRO ldp.read IS 'a report that another library drew, as a report of the mechanism: bits, array, position, positions, xxhash';
+
 -- A collection of google/rappor: its params, counts and map, as files or tables. Rows are passed as JSON, since the number of
 -- their columns is not known.
 CREATE OR REPLACE MACRO ldp.rappor_shares(params, counts, map, rate := 0.05) AS TABLE

@@ -4,3 +4,9 @@ CREATE OR REPLACE MACRO ldp.recommend(reports, size, epsilons := [0.5, 1, 2, 4],
                                     try_cast(width AS DOUBLE), try_cast(error AS DOUBLE)), recursive := true);
 
 COMMENT ON MACRO TABLE ldp.recommend IS 'mechanisms by question: their expected errors, or for an error the smallest epsilon or number of reports, and which one is recommended';
+
+-- `columns` holds the number of values of each column; by default the table of all columns is asked for.
+CREATE OR REPLACE MACRO ldp.plan("columns", reports, epsilon, tables := []::VARCHAR[][]) AS TABLE
+    SELECT unnest(__ldp_plan_tables("columns", reports, epsilon::VARCHAR, tables), recursive := true);
+
+COMMENT ON MACRO TABLE ldp.plan IS 'the expected error of tables of several columns for each way to spend one epsilon on a row, the best first';

@@ -1,4 +1,4 @@
-"""Distances between two distributions, each a list of shares or an estimate."""
+"""What is made of estimates: distances between distributions, and rows that are drawn from one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from ldpsql.functions import (
     MECHANISMS,
     Column,
+    Lists,
     Macros,
     Scalar,
     Settings,
@@ -18,9 +19,11 @@ from ldpsql.functions import (
     Wholes,
     by_row,
     distances,
+    drawn_cells,
     family,
     hookimpl,
     python_value,
+    weights,
 )
 from ldpsql.mechanisms import InvalidParameter
 
@@ -55,7 +58,23 @@ def _shares(distribution: pa.Scalar) -> np.ndarray:
     return np.asarray(items.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
 
+# Rows that are drawn from an estimate.
+
+
+@by_row(Lists, Settings, returns=pa.list_(pa.int64()))
+def synthesized(estimate: pa.ListScalar, number: int | None) -> pa.Array:
+    """Return which of the rows of an estimate are drawn, counted from 1."""
+    rows = getattr(estimate, "values", None)  # a NULL without a type has none
+    if rows is None or not pa.types.is_struct(rows.type):
+        raise InvalidParameter("there is no estimate to draw rows from", "the table is empty")
+    return drawn_cells(weights(rows), -1 if number is None else number) + 1
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.distance_between``."""
-    return [Scalar("__ldp_distance", distance, "DOUBLE"), Macros.beside(__file__)]
+    """Offer ``ldp.distance_between`` and ``ldp.synthesize``."""
+    return [
+        Scalar("__ldp_distance", distance, "DOUBLE"),
+        Scalar("__ldp_synthesized", synthesized, "BIGINT[]"),
+        Macros.beside(__file__),
+    ]
