@@ -1,11 +1,13 @@
-"""Shares: of every value, of the cells of a margin, and of some values or cells."""
+"""Shares of all values, of the cells of a margin, of some values, of the most frequent ones; their distance from known ones."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from ldpsql.questions import (
     NULL,
@@ -19,6 +21,9 @@ from ldpsql.questions import (
     Margin,
     Question,
     Share,
+    Source,
+    distance,
+    estimator_of_top,
     hookimpl,
     margin_of,
     python_value,
@@ -104,7 +109,134 @@ class ShareOfValues(Question):
         return share_of(values, self.of, self.given)
 
 
+# The most frequent values of a domain, with intervals and ranks that hold although the reports chose the values.
+#
+# A choice by the largest estimates favours values whose noise is high, so the interval of one value, which holds with 95 %
+# probability, misses more often for the values that are chosen. These intervals hold for all values of the domain together, and
+# so for any choice of them.
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Top(Question):
+    """The most frequent values, the most frequent first.
+
+    Over many values the estimates are shrunk, so that their sum is nearly unbiased although the reports chose the values.
+    """
+
+    name = "top"
+    summary = "the most frequent values, with intervals that hold together, and the best and the worst rank that each may have"
+    fields = {"rank": Kind.WHOLE, "value": Kind.VALUE, **NUMBERS, "best_rank": Kind.WHOLE, "worst_rank": Kind.WHOLE}
+    rows = True
+    most: Argument
+
+    def about(self, values: Domain) -> int:  # noqa: ARG002  # all have a top
+        """Return how many values are asked for."""
+        count = python_value(self.most)
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise InvalidParameter("the number of values at the top must be a whole number from 1", "ldp.top(report, m, 10)")
+        return count
+
+    @classmethod
+    def estimator(cls, source: Source) -> str:
+        """Return empirical Bayes for many values: the largest inverted shares are too large, the likeliest ones too small."""
+        return estimator_of_top(source)
+
+    @classmethod
+    def measured(cls, functional: int, estimates: Estimates) -> Lines:
+        """Return the most frequent values of every group."""
+        model, together = estimates.likelihood, estimates.together
+        votes = model.operator.invert(model.shares) if model.operator.votes else estimates.fit.theta
+        groups = zip(estimates.fit.theta, votes, together.std_error, together.low, together.high, strict=True)
+        columns = np.array([_top(largest(theta, own, functional), theta, *ends) for theta, own, *ends in groups]).swapaxes(0, 1)
+        return Lines.of_numbers(dict(zip(("rank", "value", *NUMBERS, "best_rank", "worst_rank"), columns, strict=True)))
+
+
+def _top(places: NDArray[np.int64], theta: Floats, std_error: Floats, low: Floats, high: Floats) -> Floats:
+    """Return a row for each field of the answer."""
+    surely_above = len(theta) - np.searchsorted(np.sort(low), high[places], side="right")
+    surely_below = np.searchsorted(np.sort(high), low[places], side="left")
+    rank, worst = np.arange(1, len(places) + 1), len(theta) - surely_below
+    each = (theta, std_error, low, high)
+    return np.stack([rank, places, *(one[places] for one in each), 1 + surely_above, worst])
+
+
+def largest(theta: Floats, votes: Floats, count: int) -> NDArray[np.int64]:
+    """Return the places of the largest shares, the largest first; equal shares by their votes, then by place."""
+    if count < len(theta):
+        least = np.partition(theta, len(theta) - count)[len(theta) - count]
+        among = np.flatnonzero(theta >= least)
+    else:
+        among = np.arange(len(theta))
+    return among[np.lexsort((-votes[among], -theta[among]))[:count]]
+
+
+# How far the distribution of the values is from another one, such as that of a census.
+
+
+class Away(NamedTuple):
+    """The shares to compare with, one for each value, and the name of the distance."""
+
+    shares: tuple[float, ...]
+    metric: str
+
+
+@dataclass(frozen=True)
+class DistanceToShares(Question):
+    """The distance of the estimated shares from known ones: one for each value, or rows of a table."""
+
+    name = "distance"
+    summary = "the distance of the estimated shares from known ones, such as those of a table"
+    fields = {"distance": Kind.NUMBER}
+    options = {"estimator": "NULL"}
+    shares: Argument
+    metric: Argument = pa.scalar("total_variation")
+
+    def about(self, values: Domain) -> Away:
+        """Return the known shares; a value without a row has none.
+
+        Raises:
+            InvalidParameter: if they are not a share for each value, or rows with a value and its share.
+
+        """
+        known = self.shares.values if isinstance(self.shares, pa.ListScalar) and self.shares.is_valid else pa.nulls(0)
+        if pa.types.is_struct(known.type) and known.type.num_fields == 2:
+            places, numbers = values.locate(known.field(0)), known.field(1)
+            if places.null_count or len(places.unique()) < len(places):
+                raise InvalidParameter("each row needs another value of the domain", _HINT)
+        else:
+            places, numbers = pa.array(np.arange(len(known))), known
+        shares = np.zeros(len(values))
+        if (len(numbers) != len(shares) and numbers is known) or not _are_numbers(numbers):
+            raise InvalidParameter("the known shares must be one for each value, or rows with a value and its share", _HINT)
+        shares[places.to_numpy()] = numbers.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return Away(tuple(shares.tolist()), str(python_value(self.metric)))
+
+    @classmethod
+    def measured(cls, functional: Away, estimates: Estimates) -> Lines:
+        """Return the distance of every group."""
+        source: Any = getattr(estimates.source, "mechanism", estimates.source)
+        away = [distance(functional.metric, theta, functional.shares, source) for theta in estimates.fit.theta]
+        return Lines.of_numbers({"distance": np.array(away)})
+
+
+_HINT = "shares := [0.5, 0.3, 0.2], or shares := (SELECT list({value: city, share: share}) FROM census)"
+
+
+def _are_numbers(column: pa.Array) -> bool:
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return not column.null_count and any(kind(column.type) for kind in kinds)
+
+
 @hookimpl
 def ldpsql_questions() -> list[type[Question]]:
-    """Offer the four."""
-    return [AllShares, PeopleByValue, SharesOfMargin, ShareOfValues]
+    """Offer the four, the top, and the distance."""
+    return [
+        AllShares,
+        PeopleByValue,
+        SharesOfMargin,
+        ShareOfValues,
+        Top,
+        DistanceToShares,
+    ]

@@ -229,7 +229,7 @@ MUTANTS = (
         "tests/laws/test_intervals.py::test_intervals_that_hold_together_miss_each_value_as_rarely_as_they_say",
     ),
     Mutant(
-        "plugins/questions/top.py",
+        "plugins/questions/shares.py",
         'surely_above = len(theta) - np.searchsorted(np.sort(low), high[places], side="right")',
         'surely_above = len(theta) - 1 - np.searchsorted(np.sort(low), high[places], side="right")',
         "best ranks are one too good",
