@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from pydantic import Field
 
-from ldpsql.channels import OneOfRows, Rows
+from ldpsql.channels import Rows
 from ldpsql.domains.product import Product, ProductField
-from ldpsql.mechanisms.base import Mechanism, certify_values
-from ldpsql.mechanisms.certified import CertifiedValues, largest_of, sum_of
+from ldpsql.mechanisms.base import CertifiedRow, Mechanism, certify
 from ldpsql.mechanisms.parts import Nested, PartsField
 from ldpsql.mechanisms.spec import EpsilonField
 from ldpsql.names import ROW_REPORTS, ROW_VALUES
-from ldpsql.privacy.claims import ApproximateLdp, PureLdp
+from ldpsql.privacy.claims import Claim
 from ldpsql.reports import RowReports
 
 
@@ -29,27 +28,26 @@ class RowMechanism(Mechanism):
     nulls: ClassVar[None] = None  # type: ignore[misc]  # the mechanisms of the columns have these rules
     outside: ClassVar[None] = None  # type: ignore[misc]
 
-    @property
-    def parts(self) -> tuple[CertifiedValues, ...]:
-        """The certified mechanisms of the columns."""
-        return tuple(map(certify_values, self.columns.mechanisms))
-
     def values(self) -> Product:
         """Return the rows of one value of each column."""
-        return Product(self.columns.columns, tuple(part.values for part in self.parts))
+        return self._row.values
 
     def alphabet(self) -> RowReports:
         """Return the rows of one report of each column."""
-        return RowReports(self.columns.columns, tuple(part.reports for part in self.parts), self.single)
+        return self._row.reports
 
-    def claim(self) -> PureLdp | ApproximateLdp:
+    def claim(self) -> Claim:
         """Return the sum of the columns' epsilons, and of their deltas; the largest if one column is reported."""
-        claims = [part.certificate.claim for part in self.parts]
-        return largest_of(claims) if self.single else sum_of(claims)
+        return self._row.certificate.claim
 
     def channel(self) -> Rows:
         """Return the channels of the columns, side by side."""
-        return (OneOfRows if self.single else Rows)(tuple(part.channel for part in self.parts))
+        return self._row.channel
+
+    @property
+    def _row(self) -> CertifiedRow:
+        """What `certify` made of the columns: no code of this class runs there."""
+        return cast("CertifiedRow", certify(self))
 
     @classmethod
     def arranged(cls, keywords: Mapping[str, Any]) -> dict[str, Any]:
