@@ -444,12 +444,7 @@ def _warn(table: Table, numbers: pa.ChunkedArray) -> None:
 
 
 def _backend(table: Table) -> Any:
-    """Return the backend of a table.
-
-    Raises:
-        SourceRefused: if it has none.
-
-    """
+    """Return the backend of a table."""
     with _asking(None):
         return table._find_backend(use_default=True)
 

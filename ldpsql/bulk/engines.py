@@ -58,12 +58,7 @@ class Database(ABC):
             close(con)
 
     def connect(self) -> Any:
-        """Return a connection of ADBC, in a transaction.
-
-        Raises:
-            SourceRefused: if the driver is not installed, or nobody answers.
-
-        """
+        """Return a connection of ADBC, in a transaction."""
         try:
             return import_module(f"{self.driver}.dbapi").connect(**self.arguments())
         except ImportError:

@@ -243,12 +243,7 @@ def _schema(con: DuckDBPyConnection | None, kind: str, place: Place) -> pa.Schem
 
 
 def check_files(path: str, column: str, mechanism: Mechanism) -> None:
-    """Refuse reports in files that another mechanism drew; what is not a local file, or cannot be read, passes.
-
-    Raises:
-        OtherMechanism: if the metadata of a file name another mechanism.
-
-    """
+    """Refuse reports in files that another mechanism drew; what is not a local file, or cannot be read, passes."""
     place = Place.of(path)
     if place.is_url or not (format_of(place.path) or place.is_pattern or os.path.isdir(path)):
         return
@@ -258,12 +253,7 @@ def check_files(path: str, column: str, mechanism: Mechanism) -> None:
 
 
 def check_view(catalog: int, search_path: str, name: str, column: str, mechanism: Mechanism) -> None:
-    """Refuse reports of a view if its only table records another mechanism; `records_at` says what is not seen.
-
-    Raises:
-        OtherMechanism: if it does.
-
-    """
+    """Refuse reports of a view if its only table records another mechanism; `records_at` says what is not seen."""
     with CONNECTIONS.cursor_at(catalog, search_path) as cursor:
         check_agreement(of_table(cursor, name, [column])[column], mechanism)
 
@@ -291,12 +281,7 @@ def agreed(
 
 
 def compare(fingerprints: Fingerprints | None, mechanism: Mechanism) -> None:
-    """Refuse reports of another mechanism, and warn once if no fingerprint names their mechanism.
-
-    Raises:
-        OtherMechanism: if another mechanism drew them.
-
-    """
+    """Refuse reports of another mechanism, and warn once if no fingerprint names their mechanism."""
     check_agreement(fingerprints or NONE, mechanism)
     if fingerprints is not None and not fingerprints:
         warn_unmarked()

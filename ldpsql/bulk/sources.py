@@ -154,12 +154,7 @@ class Source:
         check_columns(columns, self.names, hint_names=self.header, **hint)
 
     def check_folders(self, columns: Iterable[str]) -> None:
-        """Check that no column is the name of folders ``column=value/``, since all files of one value are read in a row.
-
-        Raises:
-            SourceRefused: if a column is.
-
-        """
+        """Check that no column is the name of folders ``column=value/``, since all files of one value are read in a row."""
         folders = {name.split("=")[0] for file in self.files for name in Path(file).parent.parts if "=" in name}
         if self.kind != "arrow" and (named := sorted(folders & set(columns))):
             raise SourceRefused(
@@ -618,12 +613,7 @@ def source_of(
 
 
 def _refuse_address(source: str) -> None:
-    """Refuse the address of a table of another system where reports are read.
-
-    Raises:
-        SourceRefused: if it is one.
-
-    """
+    """Refuse the address of a table of another system where reports are read."""
     from ldpsql.bulk.databases import is_address  # noqa: PLC0415  # which makes sources
 
     if is_address(source):

@@ -45,12 +45,7 @@ class Staged(Recorded):
         """Read without a transaction: a statement reads one snapshot, and `stamp` sees what changes between two."""
 
     def identity(self, con: Any, rows: str) -> Identity:
-        """Return whose rows they are.
-
-        Raises:
-            SourceRefused: if it is a view, since nothing here says which tables it reads.
-
-        """
+        """Return whose rows they are."""
         kind, made, _ = self.facts(con)
         if kind != "BASE TABLE":
             raise SourceRefused(f"a view of {self.title} does not say whose rows it has", "perturb the table behind it")
@@ -195,12 +190,7 @@ class BigQuery(Staged):
         return {}
 
     def quoted(self, name: str) -> str:
-        """Return a name as SQL writes it.
-
-        Raises:
-            InvalidParameter: if it has a backtick, which no name of BigQuery has.
-
-        """
+        """Return a name as SQL writes it."""
         if "`" in name or "\\" in name:
             raise InvalidParameter(
                 "no name of BigQuery has a backtick or a backslash", "rename the column in a table of its own"

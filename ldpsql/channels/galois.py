@@ -43,12 +43,7 @@ class Field:
     @staticmethod
     @lru_cache(maxsize=16)  # tables of up to millions of elements
     def of(q: int) -> Field:
-        """Return the field of q elements.
-
-        Raises:
-            InvalidParameter: if q is not a power of a prime.
-
-        """
+        """Return the field of q elements."""
         factors = prime_power(q)
         if factors is None:
             near = sorted((n for n in range(max(2, q // 2), 2 * q + 3) if prime_power(n)), key=lambda n: abs(n - q))[:2]

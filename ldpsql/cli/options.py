@@ -157,10 +157,6 @@ def compared(con: DuckDBPyConnection, source: str, column: str, mechanism: Mecha
     """Refuse reports that another mechanism drew, and yield whether the source records which one did.
 
     If the block succeeds and the source does not, write a note on stderr.
-
-    Raises:
-        OtherMechanism: if another mechanism drew them.
-
     """
     from ldpsql.bulk.fingerprints import of_source
     from ldpsql.estimates.diagnosis import UNKNOWN_RECORD
@@ -225,12 +221,7 @@ def mechanism_from(text: str) -> Mechanism:
 
 
 def existing(database: str) -> str:
-    """Return the name of a database after a check that it exists.
-
-    Raises:
-        SourceRefused: if there is no such file; DuckDB would create one.
-
-    """
+    """Return the name of a database after a check that it exists."""
     from ldpsql.errors import SourceRefused
 
     if database != ":memory:" and not Path(database).is_file():

@@ -288,12 +288,7 @@ def _sql_decimals(low: str, step: str) -> str:
 
 
 def steps_to_bins(low: float, high: float, step: float, most: int) -> tuple[int, int]:
-    """Return how many numbers ``low``, ``low + step``, ... ``high`` go to each bin, and how many bins they fill.
-
-    Raises:
-        InvalidParameter: unless ``high`` is a whole number of steps above ``low``, and doubles can tell the numbers apart.
-
-    """
+    """Return how many numbers ``low``, ``low + step``, ... ``high`` go to each bin, and how many bins they fill."""
     if not (low < high and step > 8 * np.spacing(max(abs(low), abs(high)))):
         raise InvalidParameter("an interval must go from low to a larger high", "by steps that are not too small")
     steps = (high - low) / step
@@ -312,12 +307,7 @@ def sql_steps_to_bins(low: str, high: str, step: str, most: str) -> tuple[str, s
 
 
 def doubles(column: pa.Array) -> NDArray[np.float64]:
-    """Return a column of numbers in double precision, 0 for NULL.
-
-    Raises:
-        WrongType: if they are not numbers.
-
-    """
+    """Return a column of numbers in double precision, 0 for NULL."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column))
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)):
@@ -405,12 +395,7 @@ def microseconds(column: pa.Array) -> NDArray[np.int64]:
 
 
 def moments(low: str, high: str, unit: str) -> tuple[pa.DataType, int, int]:
-    """Return the type of the values between two dates or times, and both in microseconds since 1970.
-
-    Raises:
-        InvalidParameter: unless both are dates, or times with a time zone or without, in a form that SQL writes.
-
-    """
+    """Return the type of the values between two dates or times, and both in microseconds since 1970."""
     if unit not in UNITS:
         raise InvalidParameter("the step of dates and times must be 'day', 'hour' or 'minute'")
     for kind in (pa.date32(), pa.timestamp("us"), pa.timestamp("us", tz="UTC")):

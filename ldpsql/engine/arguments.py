@@ -89,12 +89,7 @@ _SCALARS = (Column, Lists)
 
 
 def same_in_all_rows(names: str, *columns: Column) -> list[Any]:
-    """Return the one value of each column.
-
-    Raises:
-        InvalidParameter: if a column has several; ``names`` are what the message calls the columns.
-
-    """
+    """Return the one value of each column."""
     chosen = [plain(column).unique().to_pylist() for column in columns]
     if any(len(distinct) > 1 for distinct in chosen):
         raise InvalidParameter(f"{names} must not change from row to row")
@@ -151,12 +146,7 @@ class Arguments:
         return cls(tuple(kinds), required, len(named) < len(parameters))
 
     def check(self, columns: Sequence[pa.ChunkedArray]) -> None:
-        """Refuse columns of other types, or of another number.
-
-        Raises:
-            InvalidParameter: with the place of the column, never its values.
-
-        """
+        """Refuse columns of other types, or of another number."""
         misfit = _misfit(self, tuple(column.type for column in columns))
         if misfit:
             raise InvalidParameter(misfit, _HINT)

@@ -76,12 +76,7 @@ class Scalar:
         return [self.name]
 
     def check(self) -> None:
-        """Refuse a name that is not a plain identifier.
-
-        Raises:
-            PluginError: if the name has other characters than letters, digits and _.
-
-        """
+        """Refuse a name that is not a plain identifier."""
         if type(self.name) is not str or not self.name.isidentifier():
             raise PluginError("a Scalar needs a plain name", "letters, digits and _")
 
@@ -234,12 +229,7 @@ class Statements:
         return next(self._numbers)
 
     def check(self, expression: str, transaction: int, handle: int) -> None:
-        """Check a handle against the one that the expression had first in this transaction.
-
-        Raises:
-            NotPrivate: if they differ.
-
-        """
+        """Check a handle against the one that the expression had first in this transaction."""
         with self._lock:
             first = self._first.setdefault((expression, transaction), handle)
             self._first.move_to_end((expression, transaction))

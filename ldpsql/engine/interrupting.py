@@ -174,12 +174,7 @@ def _open(block: _Block) -> Iterator[_Block]:
 
 
 def until_stopped(con: DuckDBPyConnection, batches: Iterable[T]) -> Iterator[T]:
-    """Yield batches until the connection is interrupted: for work without a running statement that DuckDB could stop.
-
-    Raises:
-        Interrupted: if the connection is interrupted.
-
-    """
+    """Yield batches until the connection is interrupted: for work without a running statement that DuckDB could stop."""
     with stopped_with(con, con) as block:
         for batch in batches:
             if block.stopped:

@@ -65,12 +65,7 @@ class TableCells:
 
 
 def values_of(source: Mechanism | ReportSource) -> Domain:
-    """Return the cells of the table behind reports of several columns, or the values behind those of one column.
-
-    Raises:
-        InvalidParameter: for a mechanism over sets of pairs, or over strings that are not listed.
-
-    """
+    """Return the cells of the table behind reports of several columns, or the values behind those of one column."""
     if isinstance(source, Mechanism):
         certified = certify(source)
         return certified.values if isinstance(certified, CertifiedRow) else certify_values(source).values

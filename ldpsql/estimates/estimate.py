@@ -313,12 +313,7 @@ def refuse_pairs(source: Mechanism | ReportSource) -> None:
 
 
 def check_single(estimator: Estimator) -> None:
-    """Refuse an estimator that has to learn from all groups first.
-
-    Raises:
-        NotApplicable: as a query passes groups some at a time.
-
-    """
+    """Refuse an estimator that has to learn from all groups first."""
     if estimator.needs_groups:
         raise NotApplicable(
             f"{estimator.name} learns from all groups of a table, and this sees one",
@@ -327,12 +322,7 @@ def check_single(estimator: Estimator) -> None:
 
 
 def check_size(source: Mechanism | ReportSource, estimator: Estimator) -> None:
-    """Refuse a domain that is too large for an estimator, before its reports are read.
-
-    Raises:
-        InvalidParameter: if it is.
-
-    """
+    """Refuse a domain that is too large for an estimator, before its reports are read."""
     if estimator.most_values is None:
         return
     values = (certify(source) if isinstance(source, Mechanism) else source).values

@@ -69,13 +69,7 @@ def named(estimator: Estimator) -> Iterator[None]:
 
 
 def check_possible(likelihood: Likelihood) -> None:
-    """Refuse an empty group, and a report that has probability zero.
-
-    Raises:
-        NoReports: if a group is empty.
-        ImpossibleReport: if a report has probability zero whatever the true value is.
-
-    """
+    """Refuse an empty group, and a report that has probability zero."""
     if not len(likelihood.counts) or not (likelihood.n > 0).all():
         raise NoReports()
     if (likelihood.counts[:, ~likelihood.operator.reachable()] > 0).any():  # in the alphabet, but no value can give it

@@ -302,12 +302,7 @@ def found_by(function: Callable[[str], type[Question]]) -> None:
 
 
 def question_named(name: str) -> type[Question]:
-    """Return the question of this name.
-
-    Raises:
-        UnknownName: if no plugin offers it.
-
-    """
+    """Return the question of this name."""
     if not _QUESTIONS:
         raise InternalError("no registry of questions was loaded", "import ldpsql first")
     return _QUESTIONS[0](name)

@@ -83,12 +83,7 @@ class Asked(NamedTuple):
     shares: Floats | None = None
 
     def checked(self) -> None:
-        """Refuse what no plan answers.
-
-        Raises:
-            InvalidParameter: if the question is another, or there are too few or too many numbers, cells or reports.
-
-        """
+        """Refuse what no plan answers."""
         if self.question not in list(PlanQuestion):
             questions = ", ".join(PlanQuestion)
             raise InvalidParameter(f"a plan answers one of these questions: {questions}", "the median is one of the quantiles")

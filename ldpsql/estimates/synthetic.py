@@ -52,12 +52,7 @@ def _flat(table: pa.Table) -> pa.Table:
 
 
 def weights(rows: pa.StructArray) -> Floats:
-    """Return how many reports each row of an estimate stands for, up to a factor.
-
-    Raises:
-        InvalidParameter: if these are not rows of an estimate.
-
-    """
+    """Return how many reports each row of an estimate stands for, up to a factor."""
     names = {field.name: place for place, field in enumerate(rows.type)}
     if not pa.types.is_floating(rows.type.field("estimate").type if "estimate" in names else pa.null()):
         raise InvalidParameter("synthetic rows are drawn from an estimate: a table with a column estimate", _EXAMPLE)

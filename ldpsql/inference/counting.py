@@ -32,12 +32,7 @@ def operator_of(mechanism: Mechanism) -> Operator:
 
 
 def check_reports(mechanism: Mechanism, reports: int) -> None:
-    """Return if so many reports can be read, as far as this is certain before they are counted.
-
-    Raises:
-        InvalidParameter: if nearly all of them must differ, and so many sets cannot be kept.
-
-    """
+    """Return if so many reports can be read, as far as this is certain before they are counted."""
     certified = certify(mechanism)
     if isinstance(certified, CertifiedRow | CertifiedStrings) or not isinstance(certified.reports, WordReports):
         return

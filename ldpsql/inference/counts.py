@@ -247,12 +247,7 @@ def weighed(
 
 
 def check_weights(sums: Floats) -> Floats:
-    """Return sums that belong to rows with weights.
-
-    Raises:
-        BadCounts: if one is not a finite number above 0.
-
-    """
+    """Return sums that belong to rows with weights."""
     if not ((sums > 0) & np.isfinite(sums)).all():
         raise bad_weights()
     return np.asarray(sums, dtype=np.float64)

@@ -171,12 +171,7 @@ def latest_release(db: sqlite3.Connection, identity: str) -> Release | None:
 
 
 def check_earlier(db: sqlite3.Connection, release: Release, identity: str) -> None:
-    """Check that an earlier release, whose repetition will cost nothing, is as it was written.
-
-    Raises:
-        LedgerDamaged: if it is not.
-
-    """
+    """Check that an earlier release, whose repetition will cost nothing, is as it was written."""
     check_entries(db)
     same = f"{_RELEASE} NOT INDEXED WHERE token = ? AND identity = ?"
     if db.execute(same, [release.token, identity]).fetchall() != [astuple(release)]:

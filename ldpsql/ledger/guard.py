@@ -251,12 +251,7 @@ Statements: TypeAlias = Annotated[pa.ChunkedArray, Takes("a statement", structs_
 
 
 def statement_of(parts: pa.Scalar) -> Statement:
-    """Return the statement that a STRUCT of the macro ``_allowed`` describes.
-
-    Raises:
-        InvalidParameter: if it does not.
-
-    """
+    """Return the statement that a STRUCT of the macro ``_allowed`` describes."""
     sql, path, catalog, guard = parts.as_py().values() if parts.is_valid else (None,) * 4
     if not (isinstance(sql, str) and isinstance(path, str) and isinstance(catalog, int) and isinstance(guard, int | None)):
         raise InvalidParameter("this is not a statement that draws", "do not call functions whose name starts with __ldp")

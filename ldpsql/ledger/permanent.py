@@ -537,12 +537,7 @@ def _cost(policy: Policy, column: str, certified: CertifiedMechanism) -> ColumnC
 
 
 def permanent_claim(certified: CertifiedMechanism) -> PureLdp:
-    """Return the claim of all reports of LOLOHA that share the response that is kept.
-
-    Raises:
-        NotPrivate: if that response does not keep it.
-
-    """
+    """Return the claim of all reports of LOLOHA that share the response that is kept."""
     claim = PureLdp(own_epsilon(getattr(certified.mechanism, "permanent", None)))
     if not isinstance(certified.channel, RepeatedHash) or certified.channel.response.widest().ratio > claim.limit:
         raise NotPrivate("the permanent response does not keep its epsilon", "use a mechanism that check_mechanism accepts")

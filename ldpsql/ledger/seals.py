@@ -74,12 +74,7 @@ class Head:
 
 
 def verified(db: sqlite3.Connection) -> Head:
-    """Return the head, after a check of all policies and accounts.
-
-    Raises:
-        LedgerDamaged: if something was changed.
-
-    """
+    """Return the head, after a check of all policies and accounts."""
     rows = db.execute("SELECT id, key, at, entries, link, seal FROM head").fetchall()
     if len(rows) != 1 or rows[0][0] != 1 or not isinstance(rows[0][1], bytes) or len(rows[0][1]) != KEY_SIZE:
         raise damaged("its seals")
@@ -130,12 +125,7 @@ def _link(head: Head, number: int, state: State, release: Sequence[Any], charges
 
 
 def check_release(db: sqlite3.Connection, number: int) -> None:
-    """Check a release with its charges against the seals of its entries; `check_entries` also follows the chain.
-
-    Raises:
-        LedgerDamaged: if it is not as it was written.
-
-    """
+    """Check a release with its charges against the seals of its entries; `check_entries` also follows the chain."""
     row = db.execute(f"{_RELEASE} WHERE id = ?", [number]).fetchone()
     charges = db.execute(f"{_CHARGE} WHERE release = ? ORDER BY rowid", [number]).fetchall()
     linked = """SELECT entry.id, entry.state, entry.link, coalesce(before.link, x'')

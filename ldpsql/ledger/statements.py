@@ -84,12 +84,7 @@ def policies(db: sqlite3.Connection) -> list[dict[str, Any]]:
 
 
 def check(db: sqlite3.Connection) -> None:
-    """Check that the file is whole, every row is as it was written, and every account has spent what releases were charged.
-
-    Raises:
-        LedgerDamaged: if something is wrong.
-
-    """
+    """Check that the file is whole, every row is as it was written, and every account has spent what releases were charged."""
     if db.execute("PRAGMA integrity_check").fetchall() != [("ok",)] or db.execute("PRAGMA foreign_key_check").fetchall():
         raise damaged("tables")
     check_entries(db)

@@ -280,12 +280,7 @@ class Listing:
 
 
 def listed(mechanism: Mechanism) -> Listing:
-    """Return the exact probability of every report given every value, for a channel whose reports are listed.
-
-    Raises:
-        InvalidParameter: if the reports are too many to list.
-
-    """
+    """Return the exact probability of every report given every value, for a channel whose reports are listed."""
     channel = certify_values(mechanism).channel
     if not isinstance(channel, OrthogonalHash | Levels | TableChannel):
         raise InvalidParameter(f"the reports of {mechanism.name} are too many to list", "see ldp.describe")

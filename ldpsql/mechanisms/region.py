@@ -61,12 +61,7 @@ class Region(Spec):
 
     @classmethod
     def read(cls, grid: object) -> Self:
-        """Return the region that ``ldp.grid`` makes, a STRUCT in SQL.
-
-        Raises:
-            InvalidSpec: unless this is a grid.
-
-        """
+        """Return the region that ``ldp.grid`` makes, a STRUCT in SQL."""
         if not isinstance(grid, dict) or grid.keys() != cls.model_fields.keys():
             raise InvalidSpec("this is not a grid", "make one with ldp.grid(west, south, east, north, columns, rows)")
         return cls(**grid)
@@ -102,12 +97,7 @@ class Region(Spec):
         return along * self.columns + across
 
     def centres(self, cells: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return longitude and latitude of the centre of every cell, correctly rounded.
-
-        Raises:
-            OutsideDomain: if a number is not that of a cell.
-
-        """
+        """Return longitude and latitude of the centre of every cell, correctly rounded."""
         if ((cells < 0) | (cells >= len(self))).any():
             raise OutsideDomain("a number is not that of a cell of the grid", f"cells are numbered from 0 to {len(self) - 1}")
         along, across = np.divmod(cells, self.columns)

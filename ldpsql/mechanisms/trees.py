@@ -61,12 +61,7 @@ def symbols_for(epsilon: Epsilon, count: int) -> int | None:
 
 
 def response_to(epsilon: Epsilon, count: int) -> Response:
-    """Return k-RR on so many nodes, or on their hashes, whichever has the smaller error.
-
-    Raises:
-        InvalidParameter: if there is one node only.
-
-    """
+    """Return k-RR on so many nodes, or on their hashes, whichever has the smaller error."""
     if count < 2:
         raise InvalidParameter("a level of a tree needs at least two nodes", "use fewer levels, or a smaller fanout")
     symbols = symbols_for(epsilon, count)

@@ -35,12 +35,7 @@ def _smooth_inverse(certified: CertifiedMechanism) -> Floats:
 
 
 def columns_of(mechanism: Mechanism, places: tuple[int, ...]) -> tuple[Domain, ...]:
-    """Return the domains of some columns of a row, or that of the only column if no places are given.
-
-    Raises:
-        InvalidParameter: if the values are not listed, or too many, or no column of a row is named.
-
-    """
+    """Return the domains of some columns of a row, or that of the only column if no places are given."""
     certified = certify(mechanism)
     if not isinstance(certified, CertifiedRow | CertifiedValues) or not isinstance(certified.values, Domain):
         raise InvalidParameter("outcomes need a mechanism over listed values", "such as krr, oue, olh or square_wave")

@@ -259,12 +259,7 @@ def sums_sql(report: str, raw: Mapping[str, str], weight: str) -> str:
 
 
 def check_columns(number: int) -> None:
-    """Refuse more raw columns than `MOST_COLUMNS`.
-
-    Raises:
-        InvalidParameter: if there are more, or none.
-
-    """
+    """Refuse more raw columns than `MOST_COLUMNS`."""
     if not 0 < number <= MOST_COLUMNS:
         raise InvalidParameter(f"there must be 1 to {MOST_COLUMNS} raw columns, and there are {number}", "leave some out")
 

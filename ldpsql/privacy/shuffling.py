@@ -61,12 +61,7 @@ class Central(NamedTuple):
 
 
 def central(channel: ChannelOf[Any], reports: int, delta: float) -> Central:
-    """Return the central epsilon of this many shuffled reports for a delta.
-
-    Raises:
-        NotPrivate: if some report rules a value out.
-
-    """
+    """Return the central epsilon of this many shuffled reports for a delta."""
     witness = channel.widest()
     if witness is None:
         raise NotPrivate("some report rules a value out, so shuffling has no bound", "use a mechanism without delta")

@@ -290,12 +290,7 @@ class State:
 
     @classmethod
     def opened(cls, con: DuckDBPyConnection, mechanism: PriorMechanism, *, stop: str, pool: bool) -> State:
-        """Return the state in the database of a connection; begin it with these parameters if it does not exist.
-
-        Raises:
-            InvalidParameter: if the state belongs to a run with other parameters, or is not a DuckDB file that can be written.
-
-        """
+        """Return the state in the database of a connection; begin it with these parameters if it does not exist."""
         ((catalog,),) = con.execute("SELECT current_database()").fetchall()
         state = cls(con, f"{quoted(catalog)}.privic", pool)  # in a file that is also named privic, privic alone is ambiguous
         prior = f"{mechanism.shares.tolist()}::DOUBLE[]"

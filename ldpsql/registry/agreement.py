@@ -87,12 +87,7 @@ def records_in(text: str | None) -> Literal["report", "fields"] | None:
 
 
 def check_one_record(text: str | None) -> None:
-    """Refuse a type in SQL with several records in one STRUCT, as UNION ALL makes it: each row has its report in one of them.
-
-    Raises:
-        OtherMechanism: if it has, even if the records have the same digits, as of a domain in another order.
-
-    """
+    """Refuse a type in SQL with several records in a STRUCT, as UNION ALL makes it: each row has its report in one of them."""
     if _FURTHER.search(text or ""):
         raise OtherMechanism(
             "reports whose types record different mechanisms, or one with its domain in another order, are in one column",
@@ -146,12 +141,7 @@ def check_agreement(fingerprints: Fingerprints, mechanism: Mechanism) -> None:
 
 
 def check_typed(text: str, mechanism: Mechanism) -> None:
-    """Refuse reports whose type in SQL, which this is, records another mechanism, or several; see `of_sql_type`.
-
-    Raises:
-        OtherMechanism: if it does.
-
-    """
+    """Refuse reports whose type in SQL, which this is, records another mechanism, or several; see `of_sql_type`."""
     check_one_record(text)
     parts = {part.column: part.mechanism for part in columns_of(mechanism)}
     for column, fingerprints in of_sql_type(text).items():
@@ -160,12 +150,7 @@ def check_typed(text: str, mechanism: Mechanism) -> None:
 
 
 def together(parts: Iterable[Fingerprints]) -> Fingerprints:
-    """Return the fingerprints of counts that are added up.
-
-    Raises:
-        OtherMechanism: if different mechanisms drew them.
-
-    """
+    """Return the fingerprints of counts that are added up."""
     union = frozenset[str]().union(*parts)
     if several(union):
         raise OtherMechanism("reports of different mechanisms do not add up", "estimate them separately")
@@ -303,12 +288,7 @@ def _short(mechanism: Mechanism) -> str:
 
 
 def refuse_groups() -> NoReturn:
-    """Refuse to group by a column of reports, each of which is that of a person with any value.
-
-    Raises:
-        InvalidParameter: always.
-
-    """
+    """Refuse to group by a column of reports, each of which is that of a person with any value."""
     raise InvalidParameter(
         "a column of by holds reports, so its groups mix people of all values",
         "ask for a margin with given, as the page on several columns shows, or group by a column that is not perturbed",

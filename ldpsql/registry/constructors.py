@@ -83,12 +83,7 @@ def _expression(parameter: Parameter) -> str:
 
 
 def check_sql(name: str, parameters: list[str], expressions: list[str], constants: list[str]) -> None:
-    """Refuse SQL of a mechanism that reads anything but its parameters.
-
-    Raises:
-        PluginError: if it is not SQL, or has a table, a column, a variable, or a function of more than its arguments.
-
-    """
+    """Refuse SQL of a mechanism that reads anything but its parameters."""
     plain = all(type(text) is str for text in (*parameters, *expressions, *constants))
     if not plain or not all(parameter.isidentifier() for parameter in parameters):
         raise PluginError(f"the parameters and the SQL of {name} must be plain text", "see ldpsql.Mechanism")

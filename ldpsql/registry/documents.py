@@ -141,12 +141,7 @@ def parsed(spec: object) -> Mapping[str, Any] | None:
 
 
 def parameters(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the name and the parameters that a document holds.
-
-    Raises:
-        InvalidSpec: unless it is a document of this version.
-
-    """
+    """Return the name and the parameters that a document holds."""
     if spec.get("format") != FORMAT or not isinstance(spec.get("parameters"), Mapping):
         raise InvalidSpec("this JSON is not a document of a mechanism", _EXAMPLE)
     version = spec.get("version")

@@ -331,12 +331,7 @@ class Declarations:
             names[name.casefold()] = mechanism
 
     def declared(self, catalog: int, name: str) -> Mechanism:
-        """Return the mechanism of a name.
-
-        Raises:
-            UnknownName: if there is none.
-
-        """
+        """Return the mechanism of a name."""
         names = self.names(catalog)
         if not isinstance(name, str) or name.casefold() not in names:
             raise UnknownName("declared mechanism", str(name), names, "SELECT ldp.declare('item', ldp.krr(...)) declares one")

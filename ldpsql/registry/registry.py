@@ -50,12 +50,7 @@ class WrittenPolicy(NamedTuple):
     specs: tuple[Any, ...]
 
     def check(self, read: Callable[[Any], Mechanism]) -> None:
-        """Refuse a policy whose columns spend more than its total; a column that cannot be read yet does not count.
-
-        Raises:
-            RowBudgetExceeded: if the columns spend more than the total.
-
-        """
+        """Refuse a policy whose columns spend more than its total; a column that cannot be read yet does not count."""
         claims = []
         for spec in self.specs:
             with suppress(LdpError):
@@ -451,12 +446,7 @@ class Registry:
         return read(given, Estimator, self.estimators)
 
     def question(self, name: str) -> type[Question]:
-        """Return the question of this name.
-
-        Raises:
-            UnknownName: if no plugin offers it.
-
-        """
+        """Return the question of this name."""
         if name not in self.questions:
             raise UnknownName("question", name, self.questions)
         return self.questions[name]

@@ -622,12 +622,7 @@ def estimate(
 
 
 def _type(certified: CertifiedMechanism) -> pa.DataType:
-    """Return the type that reports have in Spark.
-
-    Raises:
-        SparkRefused: if there is none.
-
-    """
+    """Return the type that reports have in Spark."""
     if isinstance(certified.reports, ListedHashReports):
         return _HASHED
     if isinstance(certified.reports, PrefixReports):

@@ -380,12 +380,7 @@ def _columns(query: exp.Expr, drawing: DrawingFunctions, names: list[str] | None
 
 
 def mechanisms_of(cursor: DuckDBPyConnection, columns: Mapping[str, str]) -> dict[str, Mechanism]:
-    """Return the mechanisms that these calls stand for on a connection.
-
-    Raises:
-        duckdb.Error: if one of them is not a constant.
-
-    """
+    """Return the mechanisms that these calls stand for on a connection."""
     handles = {
         column: cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()[0][0]
         for column, call in columns.items()

@@ -34,12 +34,7 @@ _CATALOGS = """
 
 
 def macros(named: Mapping[str, Any], con: DuckDBPyConnection) -> Macros:
-    """Return one macro in the schema ``m`` for each named mechanism; the connection supplies DuckDB's names of types.
-
-    Raises:
-        BadSettings: if a name is not a SQL name, two names differ only in case, or a mechanism cannot be read.
-
-    """
+    """Return one macro in the schema ``m`` for each named mechanism; the connection supplies DuckDB's names of types."""
     if len({name.lower() for name in named}) < len(named):
         raise BadSettings(
             "two mechanisms in the settings have names that differ only in case", "SQL ignores case: rename one of them"

@@ -221,12 +221,7 @@ class Votes:
 
     @classmethod
     def of(cls, likelihood: Likelihood) -> Votes:
-        """Return the votes of the reports of a likelihood whose operator has votes.
-
-        Raises:
-            InternalError: if it has none.
-
-        """
+        """Return the votes of the reports of a likelihood whose operator has votes."""
         if likelihood.operator.votes is None:
             raise InternalError("this channel has no votes", "use pseudo-reports")
         low, high = likelihood.operator.votes

@@ -43,10 +43,6 @@ class Prior:
         """Return how probable each class is for each group, and the same for intervals, each of shape (groups, classes).
 
         ``alone`` estimates groups by themselves.
-
-        Raises:
-            InvalidParameter: if the prior has another number of values.
-
         """
         if len(self.mean) != likelihood.operator.inputs:
             raise InvalidParameter("the prior is one of another number of values", _HINT)

@@ -31,12 +31,7 @@ _CHECKED = 16  # times, after which the clock is read, which may take as long as
 
 
 def check_number(channel: SetChannel, reports: int) -> None:
-    """Return if so many reports can be kept.
-
-    Raises:
-        InvalidParameter: if they would take more than two gibibytes.
-
-    """
+    """Return if so many reports can be kept."""
     Cost(bytes=reports * channel.inputs / 8).check(
         f"a table of {reports:,} different reports about {channel.inputs:,} values",
         "for so many values use olh, whose orthogonal seeds are counted; ldpsql.partial_supports inverts bit vectors",
