@@ -109,6 +109,27 @@ def test_what_duckdb_2_0_0_cannot_run_is_explained() -> None:
     assert "LATERAL" in explained
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT ldp.perturb('a', city())",
+        "SELECT ldp.ibu('a', city())",
+        "FROM ldp.perturb_rows(people, {city: city()})",
+        "SELECT ldp.perturb([{key: 'a', value: 0.5}], ratings())",
+        "SELECT ldp.key_value({key: 'a', sign: 1::TINYINT}, ratings())",
+    ],
+)
+def test_a_statement_computes_its_mechanism_once(con: DuckDBPyConnection, statement: str) -> None:
+    computed: list[int] = []
+    con.create_function("item", lambda n: computed.append(n) or "a", ["INTEGER"], "VARCHAR")  # type: ignore[func-returns-value]
+    con.execute(
+        "CREATE OR REPLACE MACRO city() AS ldp.krr(1, [item(0), 'b']); CREATE OR REPLACE TABLE people AS SELECT 'a' AS city"
+    )
+    con.execute("CREATE OR REPLACE MACRO ratings() AS ldp.pckv_grr(1, [item(0), 'b'], padding := 2)")
+    con.execute(statement).fetchall()
+    assert computed == [0]
+
+
 ALIKE = [
     ("ldp.krr(1, ['a'::ENUM('a', 'b'), 'b'])", "ldp.krr(1, ['c'::ENUM('c', 'd'), 'd'])"),
     ("ldp.krr(1, [1, 2])", "ldp.krr(1, [1, 2]::DOUBLE[])"),

@@ -23,13 +23,16 @@ CREATE OR REPLACE MACRO ldp._typed
     (m, kind MAP(VARCHAR, VARCHAR)) AS m,
     (m, kind) AS ldp._read(m, kind);
 CREATE OR REPLACE MACRO ldp._struct(m) AS ldp._typed(m, m);
--- NULL in a type that chooses how the reports of m are drawn.
-CREATE OR REPLACE MACRO ldp._report_kind(m) AS from_json('null', '' || __ldp_report_kind(typeof([m][1]), ldp._text_of(m)));
+-- NULL in a type that chooses how the reports of m are drawn. CASE keeps CREATE MACRO from binding the type of what does not exist
+-- yet. A subscript would, too, but DuckDB computes a constant list while it binds one.
+CREATE OR REPLACE MACRO ldp._report_kind(m) AS
+    from_json('null', '' || __ldp_report_kind(typeof(CASE WHEN true THEN m END), ldp._text_of(m)));
 -- An empty list of the type of the values of m, or of the column of a table that is named. m may be the mechanisms of levels: a MAP
--- or a STRUCT. typeof() evaluates nothing. The subscripts and || keep CREATE MACRO from binding what does not exist yet.
+-- or a STRUCT. typeof() evaluates nothing. CASE, [1] and || keep CREATE MACRO from binding what does not exist yet.
 CREATE OR REPLACE MACRO ldp._column_kind(m, of) AS
-    from_json('[]', '' || __ldp_values_type(typeof([m][1]), ldp._text(m), [of][1], NULL));
-CREATE OR REPLACE MACRO ldp._kind(m) AS from_json('[]', '' || __ldp_values_type(typeof([m][1]), ldp._text(m), NULL, NULL));
+    from_json('[]', '' || __ldp_values_type(typeof(CASE WHEN true THEN m END), ldp._text(m), [of][1], NULL));
+CREATE OR REPLACE MACRO ldp._kind(m) AS
+    from_json('[]', '' || __ldp_values_type(typeof(CASE WHEN true THEN m END), ldp._text(m), NULL, NULL));
 -- A value in the type of another. A mechanism without a domain has values of the type "NULL", which nothing can be cast to.
 CREATE OR REPLACE MACRO ldp._of_kind
     (value, kind "NULL") AS value,

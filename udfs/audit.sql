@@ -1,7 +1,7 @@
 -- A report keeps its own type if SQL lists the reports; otherwise it is text.
 CREATE OR REPLACE MACRO ldp.channel(m) AS TABLE
     SELECT ldp._domain(m)[cell.value] AS value,
-           cast_to_type(cell.report, from_json('null', '' || __ldp_shown_type(typeof([m][1]), ldp._text(m)))) AS report,
+           cast_to_type(cell.report, from_json('null', '' || __ldp_shown_type(typeof(CASE WHEN true THEN m END), ldp._text(m)))) AS report,
            cell.exact, cell.probability
     FROM (SELECT unnest(__ldp_channel(__ldp_mechanism(m))) AS cell);
 

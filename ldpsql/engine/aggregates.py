@@ -114,7 +114,7 @@ def _typed(question: type[Question], answer: str, record: str) -> str:
     """Return the SQL of an answer with values in their own type."""
     by = f"[{quoted(question.typed_by)}][1]" if question.typed_by else "NULL"
     # || keeps CREATE MACRO from binding what does not exist yet, as the subscripts do.
-    kind = f"'' || {ANSWER_TYPE}('{question.name}', typeof([m][1]), {TEXT}(m), {by}, {record})"
+    kind = f"'' || {ANSWER_TYPE}('{question.name}', typeof(CASE WHEN true THEN m END), {TEXT}(m), {by}, {record})"
     return f"cast_to_type({answer}, from_json('null', {kind}))"
 
 

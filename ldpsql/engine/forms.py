@@ -36,7 +36,9 @@ from ldpsql.reports.base import MarkedReports, NumberedReports
 # What is not a list is refused when the statement is bound, before DuckDB refuses the subscript.
 # True, after a call of Python while DuckDB binds the statement: from_json reads a type then, and passes errors on.
 _BOUND = "from_json('null', {}) IS NULL"
-_IS_LIST = _BOUND.format(f"'' || {WRITTEN}('domain', ' ELSE CAST(NULL AS ' || typeof([{{0}}][1]) || ') END')")
+_IS_LIST = _BOUND.format(
+    f"'' || {WRITTEN}('domain', ' ELSE CAST(NULL AS ' || typeof(CASE WHEN true THEN {{0}} END) || ') END')"
+)
 COUNTED_ALREADY = BadCounts("counts of reports take no weight", "count with weights: ldp.counts(report, weight := w)")
 # Types of lists with strings, by the marks that stand for them if the reports need no cast.
 _STRINGS = {f"{kind}[]": f"STRUCT({mark_of(kind)} INTEGER)" for kind in KINDS if "VARCHAR" in kind}

@@ -35,8 +35,8 @@ R = TypeVar("R")
 _NAMES = (
     "abs|alias|any_value|arg_max|bool_or|cast_to_type|ceil|concat_ws|contains|count|current_database"
     "|current_schema|current_setting|encode|ends_with|error|flatten|format|from_json|greatest|histogram|json_remove|len|length|list"
-    "|list_concat|list_contains|list_filter|list_select|list_sum|list_transform|list_zip|lower|map|map_keys|map_values|max|min|pow"
-    "|range|regexp_full_match|repeat|replace|round|row|row_number|split_part|starts_with|struct_concat|struct_extract"
+    "|list_concat|list_contains|list_filter|list_reduce|list_select|list_sum|list_transform|list_zip|lower|map|map_keys|map_values|max"
+    "|min|pow|range|regexp_full_match|repeat|replace|round|row|row_number|split_part|starts_with|struct_concat|struct_extract"
     "|struct_extract_at|struct_update|sum|to_json|typeof"
 )
 # A string, a quoted name or a comment, which stays as it is, or the name of a function of DuckDB that macros call.

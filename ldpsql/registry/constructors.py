@@ -51,7 +51,8 @@ def _once(name: str, fields: dict[str, str], own: dict[str, str]) -> tuple[str, 
     inner = struct_text({field: quoted(field) for field in given} | own)
     macro = f"CREATE OR REPLACE MACRO ldp._{name}({', '.join(map(quoted, given))}) AS {inner};\n"
     passed = ", ".join(f"s.{quoted(field)}" for field in given)
-    return macro, f"list_transform([{struct_text(given)}], lambda s: ldp._{name}({passed}))[1]"
+    # list_reduce, because DuckDB computes a constant list while it binds a subscript, each time
+    return macro, f"list_reduce(list_transform([{struct_text(given)}], lambda s: ldp._{name}({passed})), lambda one, _: one)"
 
 
 def _missing(name: str, required: list[str], n: int) -> str:
