@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 import ldpsql
 from ldpsql import Domain, KeepOrSpread
 from ldpsql.channels import Words64, native
+from ldpsql.channels.hashed import splitmix
 from ldpsql.engine import door, in_c
 from ldpsql.errors import OutsideDomain
 from ldpsql.functions import registry
@@ -271,6 +272,21 @@ def test_numbers_outside_of_the_domain_are_left_to_python() -> None:
             assert draw(number, (kind, out), np.zeros(1, dtype), seeds.words(4), np.empty(1, np.uint64)) == OUTSIDE
     for strange in (-1, 1 << 14, 1 << 40, -(1 << 63)):
         assert draw(strange, (5, 5), values, seeds.words(8), np.empty(4, np.int64)) == OUTSIDE
+
+
+def test_numbers_of_which_only_a_part_of_the_hash_agrees_are_told_apart() -> None:
+    numbers = np.arange(1 << 20, dtype=np.uint64)
+    hashes = splitmix(splitmix(numbers << np.uint64(32) | np.uint64(8)))  # of a text of 8 octets
+    parts = hashes >> np.uint64(32) << np.uint64(2) | hashes & np.uint64(3)  # what the slot of one of two values shows
+    order = np.argsort(parts)
+    alike = np.flatnonzero(np.diff(parts[order]) == 0)
+    assert len(alike)
+    for one, other in zip(order[alike], order[alike + 1], strict=True):
+        number = next(NUMBERS)
+        learn_krr(number, TOTAL // 8, whole_list(np.array([one, 1 << 40])))
+        column = np.array([one, 1 << 40, other])
+        assert draw(number, (5, 5), column[:2], seeds.words(4), np.empty(2, np.int64)) == DRAWN
+        assert draw(number, (5, 5), column[2:], seeds.words(4), np.empty(1, np.int64)) == OUTSIDE
 
 
 @pytest.fixture

@@ -175,7 +175,7 @@ def _listed(library: ctypes.CDLL, domain: Domain) -> int | None:
 def _list_of_text(library: ctypes.CDLL, domain: Domain) -> int | None:
     texts = [text.encode() for text in domain.values.to_pylist()]
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
-    if ends[-1] >= 1 << 31 or not _has_room(int(ends[-1]) + 112 * len(texts)):  # a text has 16 octets, and 2 to 4 slots of 24
+    if ends[-1] >= 1 << 31 or not _has_room(int(ends[-1]) + 48 * len(texts)):  # a text has 16 octets, and 2 to 4 slots of 8
         return None
     narrow = ends.astype(np.int32)
     address: int | None = library.ldpsql_list_text(len(texts), b"".join(texts), narrow.ctypes.data)
@@ -188,7 +188,7 @@ def _list_of_whole(library: ctypes.CDLL, domain: Domain) -> int | None:
         return None
     stored = domain.values.cast(pa.type_for_alias(_STORED[number]))
     least, most = pc.min_max(stored).as_py().values()
-    room = 4 * (most - least + 1) if most - least < _MOST_SPAN else 96 * len(stored)  # 2 to 4 slots of 24
+    room = 4 * (most - least + 1) if most - least < _MOST_SPAN else 32 * len(stored)  # 2 to 4 slots of 8
     if most >= 1 << 63 or not _has_room(8 * len(stored) + room):
         return None
     whole = stored.cast(pa.int64()).to_numpy()

@@ -112,6 +112,13 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/channels/native/door.c",
+        "\t\tif (same(&own, key)) return l->slots[at].next - 1;",
+        "\t\treturn l->slots[at].next - 1;",
+        "a value outside of the domain is drawn as one with a similar hash",
+        "tests/test_door.py::test_numbers_of_which_only_a_part_of_the_hash_agrees_are_told_apart",
+    ),
+    Mutant(
+        "ldpsql/channels/native/door.c",
         "\t\treturn (uint32_t)(place < in->bins - 1 ? place : in->bins - 1);",
         "\t\treturn (uint32_t)place;",
         "the upper end of an interval is in no bin",

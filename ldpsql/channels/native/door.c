@@ -94,7 +94,7 @@ static bool is_number(int type) { return type >= TINYINT && type <= DOUBLE; }
 
 // --- lists of values and of reports, each shared by all mechanisms over it. They are never freed, as vectors point to their text.
 enum { RECIPES = 1 << 14, MOST_SPAN = 1 << 24, NONE = UINT32_MAX };
-typedef struct { string key; uint32_t place; bool taken; } slot;  // of text, or of a whole number as a text of 8 octets
+typedef struct { uint32_t part, next; } slot;  // of the hash of a key, and the place after that of the key; 0 if it is empty
 typedef struct {
 	double low, high, step, off, last, each;  // off: how far from the next step, in steps, 0 for whole numbers; each: steps a bin
 	double bins;                              // that hold all numbers between two steps; 0 if numbers lie on steps
@@ -138,17 +138,33 @@ static inline string text_of(const char *octets, uint32_t length) {
 	return text;
 }
 
-static inline uint32_t found(const list *l, const string *key) {
-	uint64_t at = hash_of(key) & l->mask;
-	for (; l->slots[at].taken; at = (at + 1) & l->mask)
-		if (same(&l->slots[at].key, key)) return l->slots[at].place;
+// A value as a key: a text, or a whole number as a text of 8 octets.
+static inline string key_at(const list *l, uint32_t place) {
+	return l->texts ? l->texts[place] : text_of((const char *)(l->values + place), 8);
+}
+
+static inline uint32_t found(const list *l, const string *key, uint64_t hash) {
+	for (uint64_t at = hash & l->mask; l->slots[at].next; at = (at + 1) & l->mask) {
+		if (l->slots[at].part != hash >> 32) continue;
+		const string own = key_at(l, l->slots[at].next - 1);
+		if (same(&own, key)) return l->slots[at].next - 1;
+	}
 	return NONE;
 }
 
+// Find the keys of up to BLOCK rows. A long list is not in the cache of the core: its slots and texts are fetched for all rows at once.
+static void find(const list *l, const string *keys, size_t rows, uint32_t *places) {
+	uint64_t hashes[BLOCK];
+	for (size_t i = 0; i < rows; i++) hashes[i] = hash_of(keys + i), __builtin_prefetch(l->slots + (hashes[i] & l->mask));
+	for (size_t i = 0; i < rows; i++) __builtin_prefetch(l->texts + (uint32_t)(l->slots[hashes[i] & l->mask].next - 1));
+	for (size_t i = 0; i < rows; i++) places[i] = found(l, keys + i, hashes[i]);
+}
+
 static void put(list *l, string key, uint64_t place) {
-	uint64_t at = hash_of(&key) & l->mask;
-	while (l->slots[at].taken) at = (at + 1) & l->mask;
-	l->slots[at] = (slot){key, (uint32_t)place, true};
+	const uint64_t hash = hash_of(&key);
+	uint64_t at = hash & l->mask;
+	while (l->slots[at].next) at = (at + 1) & l->mask;
+	l->slots[at] = (slot){(uint32_t)(hash >> 32), (uint32_t)place + 1};
 }
 
 static bool make_slots(list *l) {
@@ -263,7 +279,7 @@ static inline uint32_t place_of(const list *l, int64_t value) {
 	uint64_t above = (uint64_t)value - (uint64_t)l->least;
 	if (l->span) return above < l->span ? l->places[above] : NONE;
 	const string key = text_of((const char *)&value, 8);
-	return found(l, &key);
+	return found(l, &key, hash_of(&key));
 }
 
 static inline uint32_t place_of_double(const list *l, double value) {
@@ -294,7 +310,7 @@ static void places_of(const list *l, int type, const void *column, size_t rows, 
 		READ_DOUBLE(FLOAT, float)
 		READ_DOUBLE(DOUBLE, double)
 	}
-	EACH(string, found(l, &value))
+	find(l, column, rows, places);
 }
 
 #define WRITE(TYPE, C) \
