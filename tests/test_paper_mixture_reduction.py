@@ -273,7 +273,7 @@ def test_published_output_agrees_within_its_noise_only(part: Any) -> None:
         for errors, expected in ((output, "agrees"), ({k: 2 * v for k, v in output.items()}, "differs"), (others, "differs")):
             paper = shared.Reproduction("x", "y")
             squared, more = ({name: runs_around(factor * value) for name, value in errors.items()} for factor in (1, 0.7))
-            scripts.by_output(paper, "f", output, squared, more, {})
+            scripts.by_output(paper, "f", output, squared | {scripts.SUMMED: runs_around(1.0)}, more)
             assert set(verdicts(paper).values()) == {expected}
 
 
@@ -281,9 +281,25 @@ def test_a_published_ratio_agrees_if_its_noise_does_not_reach_1(part: Any) -> No
     scripts = part("scripts")
     for ratio, spread, expected in ((0.77, 0.01, "agrees"), (0.77, 0.2, "cannot decide"), (1.07, 0.02, "differs")):
         paper = part("reproduction").Reproduction("x", "y")
-        squared = {"MR": runs_around(ratio, spread), "EM, later": runs_around(1.0, spread)}
+        squared = {"MR": runs_around(ratio, spread), "EM": runs_around(1.0, spread), "EM, later": runs_around(1.0, spread)}
         scripts.by_ratio(paper, "f", scripts.OUTPUT, squared, "EM, later", "")
         assert list(verdicts(paper).values()) == [expected]
+    paper = part("reproduction").Reproduction("x", "y")
+    scripts.by_ratio(
+        paper, "f", scripts.OUTPUT, squared | dict.fromkeys(("MR", "EM"), runs_around(0.77, 0.01)), "EM, later", ""
+    )
+    assert list(verdicts(paper).values()) == ["does not tell"]  # EM that stops as early has the same error
+
+
+def test_the_filter_of_the_script_is_iiw_with_another_number_of_reports(part: Any) -> None:
+    """Of the values 0, 1 and 2, as many reports are 0 as are 2, so that the sum of the reports is their number; ours sums to one."""
+    counts = np.array([440.0, 120, 440])
+    with part("reproduction").connect() as con:
+        con.execute("CREATE MACRO m() AS ldp.krr(1.5, range(3))")
+        con.execute("CREATE TABLE counted AS SELECT 0 AS run, MAP {0: 440, 1: 120, 2: 440} AS counts")
+        ours = part("methods").estimated(con, part("methods").BASELINES["IIW"])
+    own = part("scripts").filtered(counts[None] / 1000, 1.5, 1000)
+    assert own - own.mean() == pytest.approx(ours - ours.mean(), abs=1e-12)
 
 
 def test_pairs_agree_with_the_published_error_at_their_own_epsilon_only(part: Any) -> None:
@@ -336,7 +352,7 @@ def test_figure_5_wants_each_of_four_errors_to_fall(part: Any) -> None:
     densities = part("densities")
     for mr, expected in ((0.85, "agrees"), (1.0, "differs")):
         rows = pl.DataFrame([
-            {"data": "a", "method": name, "run": run, **dict.fromkeys(("Wasserstein", "variance", "range", "quantile"), value)}
+            {"data": "a", "method": name, "run": run, **dict.fromkeys((*densities.ERRORS, densities.SORTED), value)}
             for name in (*densities.DENSITIES, densities.RAW)
             for run, value in enumerate(runs_around(mr if name == "MR" else 1.0).tolist())
         ])  # fmt: skip
@@ -348,7 +364,7 @@ def test_figure_5_wants_each_of_four_errors_to_fall(part: Any) -> None:
 def test_figure_5_does_not_tell_merging_from_an_em_that_stops_early(part: Any) -> None:
     densities = part("densities")
     rows = pl.DataFrame([
-        {"data": "a", "method": name, "run": run, **dict.fromkeys(("Wasserstein", "variance", "range", "quantile"), value)}
+        {"data": "a", "method": name, "run": run, **dict.fromkeys((*densities.ERRORS, densities.SORTED), value)}
         for name in (*densities.DENSITIES, densities.RAW)
         for run, value in enumerate(runs_around(1.2 if name == densities.LONG else 0.95).tolist())
     ])  # fmt: skip
@@ -401,4 +417,5 @@ def test_the_four_errors_of_figure_5_are_those_of_two_points(part: Any) -> None:
     errors = four_errors(p, q)
     assert errors["Wasserstein"] == pytest.approx(1.8)
     assert errors["variance"] == pytest.approx(0)
+    assert errors[part("densities").SORTED] == 0  # it does not see that the mass is elsewhere
     assert four_errors(p, p) == dict.fromkeys(errors, 0)

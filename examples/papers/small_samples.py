@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from duckdb import DuckDBPyConnection
 from reproduction import Finding, Reproduction, boxes, frame, lines, names, run, shared
-from scipy.special import gammaln
+from scipy.special import gammaln, rel_entr
 from scipy.stats import ttest_rel
 from small_samples_verdicts import (
     PRINTED,
@@ -24,6 +24,7 @@ from small_samples_verdicts import (
     compare,
     corrected,
     decomposed,
+    flatter,
     hardly_less,
     in_regions,
     means,
@@ -86,7 +87,7 @@ def reproduce(full: bool) -> Reproduction:
         SQL,
         CONTENTS,
     )
-    return run(paper, [few, more, strict, winners, corrections, proposition], full)
+    return run(paper, [few, more, strict, winners, corrections, flattened, proposition], full)
 
 
 def population(con: DuckDBPyConnection, source: str) -> np.ndarray:
@@ -338,10 +339,38 @@ def corrections(_: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
 
 def errors_of(p: np.ndarray, users: Mapping[float, int], runs: int) -> dict[str, np.ndarray]:
     """Return the squared errors of EM and of each correction in each run, of so many users at each epsilon."""
+    return {name: ((q - p) ** 2).sum(axis=1) for name, q in estimates_of(p, users, runs, CORRECTIONS).items()}
+
+
+def estimates_of(p: np.ndarray, users: Mapping[float, int], runs: int, methods: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Return the estimates of each method in each run, of so many users at each epsilon."""
     laws = [response(len(p), epsilon).forward(p) for epsilon in users]
     drawn = [np.random.default_rng().multinomial(n, law / law.sum(), runs) for law, n in zip(laws, users.values(), strict=True)]
     together = likelihood(np.stack(drawn, axis=1).astype(float), list(users))
-    return {name: ((registry().estimator(text).fit(together).theta - p) ** 2).sum(axis=1) for name, text in CORRECTIONS.items()}
+    return {name: registry().estimator(text).fit(together).theta for name, text in methods.items()}
+
+
+POWERS = {"as they are": 1, "to the power 1/2": 1 / 2, "to the power 1/4": 1 / 4}
+FLATTENED = {name: {**METHODS, **BEYOND}[name] for name in ("EM", "Uniform", "Proposal", "our default")}
+
+
+def flattened(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
+    """What makes Proposal better or worse than EM: the same populations with smaller large shares, and without empty cells."""
+    census, military = (population(con, source) for source in SOURCES)
+    for label, whole in (("census", census), ("census, cells with people", census[census > 0]), ("military", military)):
+        for shares, power in POWERS.items():
+            p = whole**power  # empty cells stay empty
+            p /= p.sum()
+            fits = estimates_of(p, {0.1: 500, 2: 500, log(len(p)): 50}, 20 if full else 6, FLATTENED)
+            squared = {name: ((q - p) ** 2).sum(axis=1) for name, q in fits.items()}
+            divergences = {name: jensen_shannon(q, p) for name, q in fits.items()}
+            paper.findings.append(flatter(f"{label}, shares {shares}", p, squared, divergences))
+
+
+def jensen_shannon(q: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Return the Jensen-Shannon divergence of each row of shares from p."""
+    middle = (q + p) / 2
+    return (rel_entr(q, middle) + rel_entr(p, middle)).sum(axis=1) / 2
 
 
 # --- proposition 1 ---

@@ -14,7 +14,7 @@ from mixture_reduction.densities import densities
 from mixture_reduction.frequencies import frequencies, uniform
 from mixture_reduction.key_value import key_value
 from mixture_reduction.means import mean, small_sample
-from mixture_reduction.scripts import compensation, hashed_compensation, pairs
+from mixture_reduction.scripts import hashed_compensation, incomes, pairs
 
 SQL = """\
 CREATE MACRO m() AS ldp.olh(1, ['AK 1', 'AK 2', 'AK 3']);  -- and so on
@@ -39,7 +39,7 @@ CONTENTS = {
     "table II": "",
 }
 PARTS = (
-    compensation, hashed_compensation, pairs, small_sample, frequencies, uniform, mean, densities, convergence, runtimes, laplace_runtimes,
+    incomes, hashed_compensation, pairs, small_sample, frequencies, uniform, mean, densities, convergence, runtimes, laplace_runtimes,
     key_value,
 )  # fmt: skip
 

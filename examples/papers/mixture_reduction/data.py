@@ -1,7 +1,7 @@
 """The data of the paper, and data that take their place.
 
-The counts of San Francisco's compensation and of the income of 221 ZIP codes stand in the authors' scripts
-(github.com/yyt20080808/LDP-EM-MR, simulation/fre_est_olh.py).
+The counts of San Francisco's compensation and of incomes stand in the authors' scripts (github.com/yyt20080808/LDP-EM-MR,
+simulation/fre_est_olh.py); that for k-RR, fre_est_grr.py, repeats some of the incomes.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ INCOME = [
     8, 8, 8, 8, 8, 8, 8, 7, 7, 7, 7, 7, 7, 6, 6, 6, 6, 6, 6, 6, 6, 5, 5, 5, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 2,
     2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1,
 ]  # fmt: skip
+REPEATED_INCOME = [*INCOME[:109], *6 * INCOME[97:108], 2, 1, *INCOME[-75:]]
 
 
 def s_mn(n: int) -> np.ndarray:

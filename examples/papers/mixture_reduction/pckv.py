@@ -15,6 +15,8 @@ from ldpsql.inference.operators.supports import one_key
 from ldpsql.registry.registry import registry
 
 BINS = 64
+FITS = {"EM": "ibu(stop='paper', tolerance=0.001)", "MR": "em_mr", "EM after 5 steps": "ibu(stop=5)", "certified maximum": "ibu",
+        "inversion": "inv"}  # fmt: skip
 
 
 def sign_errors(values: np.ndarray, people: int, epsilon: float, runs: int, raw: bool = False) -> np.ndarray:
@@ -28,18 +30,17 @@ def sign_errors(values: np.ndarray, people: int, epsilon: float, runs: int, raw:
 
 
 def bin_errors(values: np.ndarray, people: int, epsilon: float, runs: int) -> dict[str, np.ndarray]:
-    """Return the squared errors of the mean of a key by EM and MR of the joint likelihood of share and values."""
+    """Return the squared errors of the mean of a key by each method for the joint likelihood of share and values."""
     operator, centres = joint(epsilon), (2 * np.arange(BINS) + 1) / BINS - 1
     true = np.histogram(values, BINS, (-1, 1))[0] / people
     law = operator.forward(np.append(true, 1 - true.sum()))
     counts = np.random.default_rng().multinomial(people, law / law.sum(), runs).astype(float)
     reports = Likelihood(operator, counts)
     errors = {}
-    for name, text in (("EM", "ibu(stop='paper', tolerance=0.001)"), ("MR", "em_mr"), ("EM after 5 steps", "ibu(stop=5)"),
-                       ("certified maximum", "ibu")):  # fmt: skip
+    for name, text in FITS.items():
         estimator: Estimator = registry().estimator(text)
         theta = estimator.fit(reports).theta[:, :BINS]
-        means = theta @ centres / np.maximum(theta.sum(axis=1), 1e-12)
+        means = np.clip(theta @ centres / np.maximum(theta.sum(axis=1), 1e-12), -1, 1)
         errors[name] = (means - values.mean()) ** 2
     return errors
 
