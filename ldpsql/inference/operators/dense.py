@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 from ldpsql.channels import TOTAL, BlockSigns, DenseChannel, Floats, TableChannel, signs_of
 from ldpsql.inference.operators.base import Operator, of_each, operator
 from ldpsql.inference.operators.weights import Bounding, hazy_weights
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 
 class DenseOperator(Operator):
@@ -59,16 +63,23 @@ class StepsOperator(DenseOperator):
         super().__init__(table)
         self._places, self._heights = places, heights
 
+    @cached_property
+    def _changes(self) -> tuple[csr_matrix, csr_matrix]:
+        """The changes of every row, shape (outputs, inputs), and their transpose."""
+        from scipy.sparse import csr_matrix  # noqa: PLC0415  # slow to import, needed for this structure only
+
+        values = np.broadcast_to(np.arange(self.inputs), self._places.shape)
+        place = (self._places.ravel(), values.ravel())
+        changes = csr_matrix((self._heights.ravel(), place), shape=(self.outputs, self.inputs))
+        return changes, changes.T.tocsr()
+
     def forward(self, theta: Floats) -> Floats:
-        places, rows = self._places.ravel(), theta.reshape(-1, self.inputs)
-        changes = np.empty((len(rows), self.outputs))
-        for changed, row in zip(changes, rows, strict=True):
-            changed[:] = np.bincount(places, (self._heights * row).ravel(), self.outputs)
-        return changes.cumsum(axis=-1).reshape(*theta.shape[:-1], self.outputs)
+        changed = self._changes[0] @ theta.reshape(-1, self.inputs).T
+        return np.asarray(changed.cumsum(axis=0).T).reshape(*theta.shape[:-1], self.outputs)
 
     def adjoint(self, w: Floats) -> Floats:
-        rest = w[..., ::-1].cumsum(axis=-1)[..., ::-1]  # the sum from each report on
-        return np.asarray(np.einsum("sx,...sx->...x", self._heights, rest[..., self._places]))
+        rest = w.reshape(-1, self.outputs).T[::-1].cumsum(axis=0)[::-1]  # the sum from each report on
+        return np.asarray((self._changes[1] @ rest).T).reshape(*w.shape[:-1], self.inputs)
 
 
 # Hadamard response with blocks, inverted as its authors do: the share of a value is a character of the reports of its block.
