@@ -22,6 +22,7 @@ from ldpsql.inference.counting import table_likelihood
 from ldpsql.inference.likelihood import Weighted
 from ldpsql.inference.operators.weights import ReportWeights
 from ldpsql.inference.score_intervals import deviations, half_width
+from ldpsql.mechanisms import IntervalMechanism
 from ldpsql.questions import Functional, Mean, Quantile, RangeShare, Variance
 from ldpsql.testing import DenseOperator, enumerated, estimate_counts, operator_of
 from tests import seeds
@@ -60,6 +61,11 @@ def one(con: DuckDBPyConnection, sql: str) -> Any:
     row = con.execute(sql).fetchone()
     assert row is not None
     return row[0]
+
+
+@pytest.mark.parametrize("name", [name for name, kind in registry().mechanisms.items() if issubclass(kind, IntervalMechanism)])
+def test_every_mechanism_of_an_interval_names_the_one_that_is_made_for_ranges(name: str) -> None:
+    assert "are what `hierarchy` is made for" in " ".join(str(registry().mechanisms[name].__doc__).split())
 
 
 @pytest.mark.parametrize("spec", [*COARSE, *WIDE])

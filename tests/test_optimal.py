@@ -12,6 +12,7 @@ from ldpsql.errors import InvalidParameter
 from ldpsql.functions import registry
 from ldpsql.mechanisms import certify
 from ldpsql.testing import enumerated
+from tests.seeds import generator
 
 SIZE = 6
 AT = np.arange(SIZE)
@@ -63,6 +64,27 @@ def test_it_is_the_optimum_over_all_extreme_points_and_no_mechanism_is_better(pr
         assert lost <= after_the_best_answer(chances, cost) * (1 + 1e-9)
     steps = registry().mechanism(f"truncated_geometric({float(epsilon) / (SIZE - 1)}, 0, {SIZE - 1})")
     assert lost <= after_the_best_answer(enumerated(steps).probabilities, cost) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 7, 8])
+def test_it_is_the_optimum_over_all_extreme_points_of_two_to_eight_values(size: int) -> None:
+    """With any prior and losses; a channel with one report for all values is refused, and then no other has a smaller loss."""
+    source = generator(f"optimal of {size} values")
+    for _ in range(4):
+        prior, loss = source.dirichlet(np.ones(size)), source.random((size, size)) * (1 - np.eye(size))
+        epsilon, cost = f"{source.uniform(0.3, 4):.3f}", prior[:, None] * loss
+        columns = np.array(list(product([1.0, np.exp(float(epsilon))], repeat=size))).T
+        best = linprog((cost.T @ columns).min(axis=0), A_eq=columns, b_eq=np.ones(size)).fun
+        parameters = {"epsilon": epsilon, "domain": list(range(size)), "prior": prior.tolist(), "loss": loss.tolist()}
+        mechanism: Any = registry().mechanism({"mechanism": "optimal", **parameters})
+        if best > cost.sum(axis=0).min() * (1 - 1e-9):
+            with pytest.raises(InvalidParameter, match="the same report for every value"):
+                certify(mechanism)
+            continue
+        certify(mechanism)
+        lost, bound = mechanism.bounds()
+        assert lost == pytest.approx(best, rel=1e-6)
+        assert bound <= lost <= bound * (1 + 1e-7)
 
 
 def test_a_prior_that_leaves_nothing_to_report_is_refused() -> None:

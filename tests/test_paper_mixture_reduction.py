@@ -292,7 +292,7 @@ def test_a_published_ratio_agrees_if_its_noise_does_not_reach_1(part: Any) -> No
 
 
 def test_the_filter_of_the_script_is_iiw_with_another_number_of_reports(part: Any) -> None:
-    """Of the values 0, 1 and 2, as many reports are 0 as are 2, so that the sum of the reports is their number; ours sums to one."""
+    """Of the values 0, 1 and 2, as many reports are 0 as are 2, so that the reports add up to their number. Ours sum to one."""
     counts = np.array([440.0, 120, 440])
     with part("reproduction").connect() as con:
         con.execute("CREATE MACRO m() AS ldp.krr(1.5, range(3))")

@@ -131,8 +131,9 @@ class OptimalMean(IntervalMechanism):
     Each report stands for one of 65 numbers, and its expectation is the value. A linear programme finds the channel with the
     smallest expected squared distance of number and value. The mean stays unbiased if the prior is wrong, so the prior may be
     an estimate from other people: see `ldpsql.two_phases`. `bounds` returns that squared distance, in squared units, and a
-    lower bound on that of any unbiased epsilon-LDP channel to these numbers. A report says little about single shares. With
-    another version of SciPy the channel may differ in its last digits: use the same on all machines.
+    lower bound on that of any unbiased epsilon-LDP channel to these numbers. A report says little about single shares. Shares
+    of ranges and quantiles are what `hierarchy` is made for. With another version of SciPy the channel may differ in its last
+    digits: use the same on all machines.
 
     Source: Ghazi, Kamath, Kumar, Leeman, Manurangsi, Varadarajan, Zhang, "Optimal unbiased randomizers for regression with
     label differential privacy", NeurIPS 2023.
