@@ -83,7 +83,7 @@ def wound(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _functions_as_they_were() -> Iterator[None]:
-    """Fail if a test of a module changed functions of a connection that it shares with others."""
+    """Fail if a test of a module changed functions or settings of a connection that it shares with others."""
     yield
     instances.check()
 

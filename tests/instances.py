@@ -1,7 +1,8 @@
 """An instance of DuckDB with the functions attached, which a test hands to the next one if it leaves it as it found it.
 
-To attach takes 0.1 s, and hundreds of tests want a connection; to see whether its database was changed takes a tenth of that.
-To list all functions takes longer, so that is done once a module: what changes those of ``ldp`` must be a call of `attach`.
+To attach takes 0.1 s, and hundreds of tests want a connection; to see whether its database was changed takes far less.
+To list all functions and settings takes longer, so that is done once a module: what changes those of ``ldp`` must be a call of
+`attach`, and a setting that tests change is listed here.
 """
 
 from __future__ import annotations
@@ -19,14 +20,19 @@ import ldpsql
 from ldpsql.engine.connections import CONNECTIONS
 from ldpsql.functions import quoted, text_literal
 
-_STATE = """
-    SELECT (SELECT bit_xor(hash(database_name, path)) FROM duckdb_databases()),
-           (SELECT bit_xor(hash(name, value)) FROM duckdb_settings()), (SELECT count(*) FROM duckdb_secrets())"""
+_SET = (  # by tests, for all connections of a database
+    "threads memory_limit max_temp_directory_size preserve_insertion_order arrow_lossless_conversion home_directory "
+    "file_search_path"
+)
+_STATE = f"""
+    SELECT (SELECT bit_xor(hash(database_name, path)) FROM duckdb_databases()), (SELECT count(*) FROM duckdb_secrets()),
+           {", ".join(f"current_setting('{name}')" for name in _SET.split())}"""
 _MADE = """
     SELECT 'VIEW', schema_name, view_name FROM duckdb_views() WHERE NOT internal
     UNION ALL SELECT 'TABLE', schema_name, table_name FROM duckdb_tables()"""
-_FUNCTIONS = """
-    SELECT count(*), bit_xor(hash(database_name, schema_name, function_name, function_oid))
+_SHARED = """
+    SELECT count(*), bit_xor(hash(database_name, schema_name, function_name, function_oid)),
+           (SELECT md5(string_agg(name || value, ',' ORDER BY name)) FROM duckdb_settings())
     FROM duckdb_functions() WHERE database_name <> 'memory'"""
 _MACRO = re.compile(r'^CREATE MACRO ((?:"[^"]*"|\w|\.)+) \(.*?\) AS (TABLE)?', re.MULTILINE)
 
@@ -38,7 +44,7 @@ class Instance:
         self._con = ldpsql.connect()
         self._con.execute("CREATE MACRO city() AS ldp.krr(1.0, ['Lima', 'Oslo', 'Rome', 'Kyiv'])")
         self._folder = TemporaryDirectory()
-        self._schema, self._state, self._functions = self._exported(), self._read(_STATE), self._read(_FUNCTIONS)
+        self._schema, self._state, self._shared = self._exported(), self._read(_STATE), self._read(_SHARED)
         self._version = self._catalog_version()
         ((self._number,),) = self._con.execute("SELECT ldp._catalog()").fetchall()
 
@@ -65,9 +71,9 @@ class Instance:
         self._version = self._catalog_version()
         return same
 
-    def has_its_functions(self) -> bool:
-        """Return whether the functions of all but the database in memory are those that it began with."""
-        return self._read(_FUNCTIONS) == self._functions
+    def has_its_own(self) -> bool:
+        """Return whether the settings, and the functions of all but the database in memory, are those that it began with."""
+        return self._read(_SHARED) == self._shared
 
     def _catalog_version(self) -> object:
         """Return what changes with the catalog; None if this DuckDB does not say, for the method is not a public one."""
@@ -106,8 +112,10 @@ def connection() -> Iterator[DuckDBPyConnection]:
 
 
 def check() -> None:
-    """Raise an error, and lend no instance again, if a test changed the functions of one."""
-    if not all(instance.has_its_functions() for instance in _IDLE):
+    """Raise an error, and lend no instance again, if a test changed the functions or settings of one."""
+    if not all(instance.has_its_own() for instance in _IDLE):
         while _IDLE:
             _IDLE.pop().close()
-        raise AssertionError("a test of this module changed functions that others share: use ldpsql.connect() in it")
+        raise AssertionError(
+            "a test of this module changed functions or settings that others share: use ldpsql.connect() in it, or see _SET"
+        )

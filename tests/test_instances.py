@@ -44,10 +44,13 @@ def test_attaching_again_is_noticed(instance: Instance) -> None:
     assert not instance.tidied()
 
 
-def test_changed_functions_are_noticed(instance: Instance) -> None:
+def test_changed_functions_and_settings_are_noticed(instance: Instance) -> None:
+    assert instance.has_its_own()
     instance.connection().execute("CREATE OR REPLACE MACRO ldp.rate() AS 1")
-    assert not instance.has_its_functions()
+    assert not instance.has_its_own()
     with closing(Instance()) as other:
-        assert other.has_its_functions()
         other.connection().create_function("one", lambda: 1, [], "BIGINT")
-        assert not other.has_its_functions()
+        assert not other.has_its_own()
+    with closing(Instance()) as other:
+        other.connection().execute("SET GLOBAL default_null_order = 'nulls_first'")
+        assert not other.has_its_own()
