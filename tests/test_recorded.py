@@ -90,6 +90,13 @@ def test_groups_by_a_column_of_reports_are_refused_wherever_it_is_recorded(con: 
         assert ldpsql.estimate(data, DREW, column="city", by="region").to_arrow().num_rows == 8
 
 
+def test_plain_reports_are_grouped_once_for_an_estimate(con: DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE plain AS SELECT i % 3 AS region, ldp.perturb('Lima', city()) AS city FROM range(9000) r(i)")
+    plan = str(con.execute("EXPLAIN SELECT region, ldp.ibu(city, city()) FROM plain GROUP BY region").fetchall())
+    assert "Group By" in plan
+    assert "Join" not in plan
+
+
 def test_nothing_is_recorded_for_null(reports: DuckDBPyConnection) -> None:
     for call in ("estimate(NULL, city)", "margin(NULL, city)", "estimate(NULL, city, by := region)"):
         with pytest.raises(duckdb.Error, match=r"LDP103.*that of a table or a file"):

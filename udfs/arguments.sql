@@ -82,9 +82,14 @@ END;
 -- The mechanism m, or if it is false, the default, what the type of reports or of counts records. typeof() is computed when a
 -- statement is bound: any_value reads no report. The type of an aggregate, such as any_value(m), is not known here, and DuckDB would
 -- assume the only type that an overload names: hence MAP comes first.
+-- Of plain reports, nothing: next to any other aggregate, DuckDB groups the rows twice for a histogram, and joins the results.
+CREATE OR REPLACE MACRO ldp._record_if
+    (report, recorded BOOLEAN) AS typeof(any_value(report)),
+    (report, recorded) AS '';
 CREATE OR REPLACE MACRO ldp._record_of
     (report, kind MAP(VARCHAR, VARCHAR)) AS typeof(report),
-    (report, kind) AS typeof(any_value(report));
+    (report, kind) AS ldp._record_if(
+        report, from_json('null', CASE WHEN contains(typeof([report][1]), 'ldpsql:') THEN '"BOOLEAN"' ELSE '"VARCHAR"' END));
 CREATE OR REPLACE MACRO ldp._recorded_in
     (report, kind MAP(VARCHAR, VARCHAR)) AS from_json(
         __ldp_typed_values('' || typeof(report)), __ldp_typed_type('' || typeof([report][1]))

@@ -58,7 +58,7 @@ CREATE OR REPLACE MACRO ldp._columns_of(estimator) AS
 CREATE OR REPLACE MACRO ldp._table_estimate(reports, report, m, estimator := NULL, confidence := NULL, keep := true, weight := NULL,
                                             "by" := NULL) AS TABLE
     WITH "ldp asking" AS MATERIALIZED (
-        SELECT __ldp_ask('estimate', m, ldp._record_of(report, report), estimator, {'confidence': confidence}, NULL) AS asked
+        SELECT __ldp_ask('estimate', m, typeof(any_value(report)), estimator, {'confidence': confidence}, NULL) AS asked
         FROM (FROM query_table(__ldp_place(reports)) LIMIT 0) GROUP BY ()
     ), "ldp few" AS MATERIALIZED (
         SELECT ldp._few(reports, report, keep, (SELECT asked FROM "ldp asking")) AS few
