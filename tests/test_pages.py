@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ldpsql
-from ldpsql.errors import InvalidParameter
+from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.functions import Region, registry
 from ldpsql.pages import page as pages
 from ldpsql.pages.document import interval, tag
@@ -200,6 +200,26 @@ def test_key_value_reports_have_a_page_with_frequency_and_mean_of_every_key(name
     assert "<dt>Most frequent key</dt>" in html
     assert re.search("<dt>Keys surely present</dt><dd>[23] of 3</dd>", html)  # 'never' is there once in a hundred times
     assert "any two sets give" in html
+
+
+def test_the_truth_of_a_page_follows_the_rules_of_the_mechanism(tmp_path: Path) -> None:
+    mechanism = "krr(1, ['Lima', 'Oslo'], outside := 'as:Lima', nulls := 'as:Oslo')"
+    people = pa.table({"city": ["Lima", "Rome", None, "Lima"] * 50})
+    pq.write_table(pa.table({"city": ldpsql.perturb(people["city"], mechanism)}), tmp_path / "reports.parquet")
+
+    def page(truth: pa.Table, mechanism: str) -> str:
+        pq.write_table(truth, tmp_path / "truth.parquet")
+        paths = ["--truth", f"{tmp_path}/truth.parquet", "-o", f"{tmp_path}/page.html"]
+        run = CliRunner().invoke(app, ["report", f"{tmp_path}/reports.parquet", "city", "-m", mechanism, *paths])
+        if run.exception is not None:
+            raise run.exception
+        return (tmp_path / "page.html").read_text(encoding="utf-8")
+
+    assert re.findall(r"(\w+): [^<]*truth ([\d.]+)", page(people, mechanism)) == [("Lima", "75.0"), ("Oslo", "25.0")]
+    others = page(people.filter([True, False, True, True] * 50), "krr(1, ['Lima', 'Oslo'])")  # no rule: NULL is left out
+    assert re.findall(r"(\w+): [^<]*truth ([\d.]+)", others) == [("Lima", "100.0"), ("Oslo", "0.0")]
+    with pytest.raises(NoReports, match="true value"):
+        page(people.slice(0, 0), mechanism)
 
 
 def test_key_value_pages_have_groups_pictures_and_any_estimator(tmp_path: Path) -> None:

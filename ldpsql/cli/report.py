@@ -74,7 +74,7 @@ def report(
         if of_keys and (truth or bounds):
             option = "--truth" if truth else "--bounds"
             raise InvalidParameter(f"{option} does not apply to key-value reports", f"leave out {option}")
-        counted = _counted(of, keys)
+        counted = _counted(of, keys, f"{of.reports} IS NOT NULL")
         if of_keys:
             sql = answers(of, registry().question("key_value"), {"estimator": of.method}, keys, {})
             key_value.write_key_values(output, key_value.key_values(counted, made, method), sql)
@@ -88,11 +88,11 @@ def report(
     typer.echo(f"Wrote {output}", err=True)
 
 
-def _counted(of: Reports, keys: list[str]) -> pa.Table:
+def _counted(of: Reports, keys: list[str], condition: str = "true") -> pa.Table:
     """Return the counts of reports, or of values in their place: columns report and n, and the keys of the groups."""
     from ldpsql.quoting import quoted
 
     groups = "".join(f", {quoted(key)}" for key in keys)
     query = f"""SELECT {of.reports} AS report, count(*) AS n{groups} FROM query_table({of.table})
-                WHERE {of.reports} IS NOT NULL GROUP BY ALL"""  # quoted
+                WHERE {condition} GROUP BY ALL"""  # quoted
     return of.con.sql(query).to_arrow_table()

@@ -74,11 +74,18 @@ def titled(counted: pa.Table) -> tuple[list[str], GroupedCounts]:
 
 
 def truths(counted: pa.Table, mechanism: Mechanism) -> dict[str, Floats]:
-    """Return the true shares of every group, from a table like that of `estimates` with values in place of reports."""
+    """Return the true shares of every group, from a table like that of `estimates` with values in place of reports.
+
+    The rules of the mechanism for NULL and for other values hold; without a rule for NULL, it is left out.
+    """
+    certified = certify_values(mechanism)
+    counted = counted if mechanism.nulls else counted.filter(counted["report"].is_valid())
+    if not len(counted):
+        raise NoReports("there is not a single true value to compare with", "is the column of the truth empty?")
     titles, group = _groups(counted)
-    values = certify_values(mechanism).values
-    cells = group * len(values) + values.codes(counted["report"])
-    counts = np.bincount(cells, weights=counted["n"].to_numpy(), minlength=len(titles) * len(values)).reshape(len(titles), -1)
+    size = len(certified.values)
+    cells = group * size + certified.codes(counted["report"])
+    counts = np.bincount(cells, weights=counted["n"].to_numpy(), minlength=len(titles) * size).reshape(len(titles), -1)
     return dict(zip(titles, counts / counts.sum(axis=1, keepdims=True), strict=True))
 
 
