@@ -229,7 +229,10 @@ def test_a_spent_budget_names_the_reports_that_used_it_and_renames_no_file(by_us
     with pytest.raises(BudgetExceeded, match=r"published at \S+2\.parquet before") as refused:
         ldpsql.perturb_copy(con, PEOPLE, tmp_path / "3.parquet", COLUMNS, charge=charge)
     assert "RENAME" not in str(refused.value)
-    assert "wait for the next window" in str(refused.value)
+    assert "leave out the people" in str(refused.value)  # a policy without a window renews nothing
+    by_user.adopt(by_user.policy.model_copy(update={"budget_window": "30 days"}))
+    with pytest.raises(BudgetExceeded, match="wait for the next window"):
+        ldpsql.perturb_copy(con, PEOPLE, tmp_path / "3.parquet", COLUMNS, charge=charge)
 
 
 def test_a_column_alone_cannot_be_charged_by_user(by_user: Ledger) -> None:

@@ -134,7 +134,7 @@ def _exceeded(refused: Refused, allowed: Cost, cost: Cost, policy: Policy) -> Bu
     if used + each * reports <= limit:
         what, each, limit, (least, used) = "delta", cost.delta, allowed.delta, refused.delta
         show = delta_text
-    hint = "lower the epsilon, ask for fewer columns or reports, or wait for the next window; ldpsql budget show has the rest"
+    hint = f"lower the epsilon, ask for fewer columns or reports, or {_otherwise(policy)}; ldpsql budget show has the rest"
     if reports > 1:
         hint = "make one row of all rows of a user, or leave these users out; or lower the epsilon or ask for fewer columns"
     if not limit:
@@ -142,6 +142,11 @@ def _exceeded(refused: Refused, allowed: Cost, cost: Cost, policy: Policy) -> Bu
     costs = f"{what} {'up to ' * (fewest < reports)}{show(each * reports)}"
     left = f"{'as little as ' * (least < used)}{show(max(limit - used, 0))} of {show(limit)} is left"
     return BudgetExceeded(f"this release costs {who} {costs}, and {left}", hint)
+
+
+def _otherwise(policy: Policy) -> str:
+    """Return what is left to do if a release must cost what it costs."""
+    return "wait for the next window" if policy.budget_window else "leave out the people whose budget is spent"
 
 
 def _ahead(refusal: BudgetExceeded, now: int) -> BudgetExceeded:
@@ -291,5 +296,5 @@ def _renamed(db: sqlite3.Connection, request: Request, refusal: BudgetExceeded) 
     rename = "if a model or table was renamed, rename the table of its reports as well: ALTER TABLE {} RENAME TO its new name"
     return BudgetExceeded(
         f"{refusal.message}; reports were published at {places[-1]} before, and none at {request.name.destination}",
-        f"use those reports; {'wait for the next window' if is_path(places[-1]) else rename.format(places[-1])}",
+        f"use those reports; {_otherwise(request.policy) if is_path(places[-1]) else rename.format(places[-1])}",
     )
