@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import ldpsql
 from ldpsql import Domain, LdpError
-from ldpsql.errors import InvalidDomain, InvalidParameter, MissingValue, OutsideDomain, WrongType
+from ldpsql.errors import InvalidDomain, InvalidParameter, InvalidSpec, MissingValue, OutsideDomain, WrongType
 from ldpsql.functions import registry
 from ldpsql.mechanisms.owned import own_values
 
@@ -57,6 +58,8 @@ def test_times_of_day_are_not_said_to_be_a_domain() -> None:
         ([True, False], pa.array([False, True])),
         ([dt.date(2020, 1, 1), dt.date(2020, 1, 2)], pa.array([dt.date(2020, 1, 2), dt.date(2020, 1, 1)])),
         ([10, 20], pa.array([20, 10])),
+        ([0, 2**64 - 1], pa.array([2**64 - 1, 0], pa.uint64())),
+        ([0, 10**20], pa.array([10**20, 0], pa.decimal128(38, 0))),
     ],
 )
 def test_values_are_found_whatever_type_carries_them(domain: list[Any], column: pa.Array) -> None:
@@ -109,6 +112,14 @@ def test_a_column_of_another_kind_is_refused_by_its_type() -> None:
         Domain.of(["1", "2"]).codes(pa.array([1]))
     with pytest.raises(OutsideDomain):
         Domain.of(pa.array([1, 2], pa.int8())).codes(pa.array([300]))
+    days = pa.array([dt.date(2020, 1, 2), dt.date(2020, 1, 1)])
+    with pytest.raises(WrongType, match="DATE") as refused:
+        Domain.of(["2020-01-01", "2020-01-02"]).codes(days)
+    (written,) = re.findall(r"\{'type': .*\}", str(refused.value))  # what the hint says to write is taken
+    listed = written.replace("...", "'2020-01-01', '2020-01-02'")
+    assert ldpsql.certify(f"krr(1, {listed})").codes(days).tolist() == [1, 0]
+    with pytest.raises(InvalidSpec, match=re.escape(written)):
+        ldpsql.certify("krr(1, [DATE '2020-01-01', DATE '2020-01-02'])")
 
 
 def test_null_and_outside_are_refused_without_a_rule_and_mapped_with_one() -> None:
@@ -126,6 +137,7 @@ def test_a_rule_must_name_a_declared_value() -> None:
         ldpsql.certify(Krr(epsilon=1, domain=["a", "b"], nulls="as:c"))
     with pytest.raises(InvalidParameter):
         Krr(epsilon=1, domain=["a", "b"], nulls="category")
+    assert ldpsql.certify(Krr(epsilon=1, domain=["a", ""], nulls="as:")).codes(pa.nulls(1)).tolist() == [1]
 
 
 def test_rules_reach_the_draw() -> None:

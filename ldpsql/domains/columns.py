@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -461,17 +462,17 @@ def shown_class(values: object) -> str:
 
 
 def _converted(values: Any) -> pa.Array | pa.ChunkedArray:
-    if isinstance(values, pl.Series):
-        return values.to_arrow()
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return values
+    if isinstance(values, pl.Series | pa.Array | pa.ChunkedArray):
+        return values.to_arrow() if isinstance(values, pl.Series) else values
     if isinstance(values, np.ndarray) or _is_pandas_column(values):
         column = pa.array(values, from_pandas=True)
         if not pa.types.is_floating(column.type):
             return column
         return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
-        return pa.array(values)
+        with suppress(OverflowError):
+            return pa.array(values)
+        return pa.array(values, pa.decimal128(38, 0))  # whole numbers above 64 bits, as a HUGEINT arrives here
     if hasattr(values, "__arrow_c_array__") and not is_frame(values):
         return pa.array(values)
     raise TypeError

@@ -478,9 +478,11 @@ class Domain:
         if column_type == self.values.type:
             return Listed(self.values), None
         if family(column_type) is None or family(column_type) != family(self.values.type):
+            dated = pa.types.is_date(column_type) or pa.types.is_timestamp(column_type)
+            listed = f"; outside of SQL, a list of such values is {{'type': '{column_type}', 'values': [...]}}" if dated else ""
             raise WrongType(
                 f"the column has type {shown_type(column_type)}, the domain has type {shown_type(self.values.type)}",
-                "declare the domain in the column's type, or cast the column",
+                f"declare the domain in the column's type, or cast the column{listed}",
             )
         if (cast := widened(self.values, column_type)) is not None:
             return Listed(cast), None

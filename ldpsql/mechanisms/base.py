@@ -67,7 +67,7 @@ _SINGLE = "give each column a mechanism over single values, such as ldp.krr or l
 
 
 def _rule(rule: object) -> str:
-    if not isinstance(rule, str) or not rule.startswith("as:") or rule == "as:":
+    if not isinstance(rule, str) or not rule.startswith("as:"):
         raise InvalidParameter("a rule must say which declared value is meant", "write 'as:' and the value, such as 'as:Lima'")
     return rule
 

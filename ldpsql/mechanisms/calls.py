@@ -45,7 +45,8 @@ def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[
         keywords = {keyword.arg or "": _value(keyword.value) for keyword in node.keywords}
     except (SyntaxError, TokenError, ValueError, TypeError, MemoryError, RecursionError):
         if _SQL_DATE.search(text):
-            example = "write a date or a timestamp as a string, without DATE or TIMESTAMP before it"
+            example = "write a date or a timestamp as a string, without DATE or TIMESTAMP before it; "
+            example += "a list of dates is {'type': 'date32[day]', 'values': [...]}"
         raise InvalidSpec("this text cannot be read as a spec", example) from None
     return node.func.id, arguments, keywords
 
