@@ -24,7 +24,7 @@ Krr: Any = registry().mechanisms["krr"]
     ids=repr,
 )
 def test_a_domain_that_is_not_declared_properly_is_refused(bad: object) -> None:
-    with pytest.raises(InvalidDomain):
+    with pytest.raises(InvalidDomain, match="in the type that it names" if isinstance(bad, dict) else None):
         Domain.of(bad)
 
 
@@ -138,6 +138,28 @@ def test_a_rule_must_name_a_declared_value() -> None:
     with pytest.raises(InvalidParameter):
         Krr(epsilon=1, domain=["a", "b"], nulls="category")
     assert ldpsql.certify(Krr(epsilon=1, domain=["a", ""], nulls="as:")).codes(pa.nulls(1)).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "texts", "others"),
+    [
+        ("decimal128(5, 2)", ["2.20", "1.10"], ["1.1", "1.10"], ["1.111", "x"]),
+        ("timestamp[us]", ["2026-01-02", "2026-01-01"], ["2026-01-01", "2026-01-01 00:00:00"], ["2026-01-01 00:00:01", ""]),
+        ("timestamp[us, tz=UTC]", ["2026-01-02 00:00Z", "2026-01-01 00:00Z"], ["2026-01-01 01:00:00+01:00"], ["2026-01-01"]),
+        ("bool", ["false", "true"], ["true", "True"], ["yes"]),
+        ("double", ["0.5", "1"], ["1", "1.0"], ["nan"]),
+        ("string", ["01", "1"], ["1"], ["1.0"]),
+    ],
+)
+def test_a_rule_names_a_value_as_its_type_reads_it(kind: str, values: list[str], texts: list[str], others: list[str]) -> None:
+    def first(rule: str) -> list[int]:
+        krr = Krr(epsilon=1, domain={"type": kind, "values": values}, nulls=f"as:{rule}")
+        return list(ldpsql.certify(krr).codes(pa.nulls(1)))
+
+    assert [first(text) for text in texts] == [[1]] * len(texts)
+    for text in others:
+        with pytest.raises(InvalidParameter, match="not in the domain"):
+            first(text)
 
 
 def test_rules_reach_the_draw() -> None:

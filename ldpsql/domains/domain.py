@@ -399,8 +399,14 @@ class Domain:
         return _strictly_rising(self.values)
 
     def position(self, text: str) -> int | None:
-        """Return the position of the value with this text, None if there is none."""
-        return self.texts.index(text) if text in self.texts else None
+        """Return the position of the value that this text stands for, None if there is none."""
+        if text in self.texts:
+            return self.texts.index(text)
+        try:
+            place = self.values.index(pa.scalar(text).cast(self.values.type)).as_py()  # 1.1 is 1.10, a day its first moment
+        except pa.ArrowException:
+            return None
+        return None if place < 0 else int(place)
 
     def taken(self, positions: pa.Array) -> pa.Array:
         """Return the values at these positions."""
@@ -577,6 +583,9 @@ def _to_arrow(source: object) -> pa.Array:
     if isinstance(source, dict) and {"table", "file"} & source.keys():
         hint = "name the mechanism in ldpsql.toml or attach, or pass the column itself, such as frame['item']"
         raise InvalidDomain("a domain must be a list of values here, not the name of a table or a file", hint)
+    if isinstance(source, dict):
+        hint = "types are those of Arrow, such as 'date32[day]' and 'timestamp[us]'; times with a zone end with Z or +00:00"
+        raise InvalidDomain("the values of a domain cannot be read in the type that it names", hint)
     raise InvalidDomain("a domain must be a list of values of one type", "for example ['Lima', 'Oslo', 'Rome']")
 
 
