@@ -267,6 +267,8 @@ def test_arguments_that_do_not_fit_a_frame_or_a_column_are_explained() -> None:
             ldpsql.estimate(frame, KRR, column="city", by="region")
     with pytest.raises(InvalidParameter, match=r"'share' does not take these arguments. Hint: it takes of \(needed\),"):
         ldpsql.estimate(PEOPLE, KRR, column="city", question="share", off="Lima")
+    with pytest.raises(InvalidParameter, match="'share' needs of"):
+        ldpsql.estimate(PEOPLE, KRR, column="city", question="share")
     with pytest.raises(InvalidDomain, match="have no order"):  # raised by SQL
         ldpsql.estimate(PEOPLE, KRR, column="city", question="mean")
     with pytest.raises(WrongType, match=r"pandas\.Series is not a stream of record batches"):

@@ -316,7 +316,7 @@ def test_the_command_line_and_python_give_the_same_rectangles(places: duckdb.Duc
     [
         (["--low=[0, 1]", "--high=[2, 3]"], "must be points"),
         (['--low={"lon": 9, "lat": 9}', "--high=null"], "outside the grid"),
-        (["--low=null"], "does not take these arguments"),
+        (["--low=null"], "'range_share' needs high"),
     ],
 )
 def test_the_command_line_refuses_corners_that_do_not_fit(options: list[str], words: str, tmp_path: Path) -> None:

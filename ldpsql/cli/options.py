@@ -110,7 +110,8 @@ def columns_named(named: str | None, columns: list[str] | None) -> list[str]:
 
     if (named is None) == (not columns):
         raise InvalidParameter(
-            "the column of the reports must be named once", "as an argument, reports.parquet city, or as an option, -c city"
+            "the column of the reports must be named once",
+            "as an argument, reports.parquet city, or as an option, -c city; of a row, each of its columns: -c city -c age",
         )
     return columns or [named or ""]
 

@@ -226,9 +226,12 @@ class Question(ABC):
         own: dict[str, object] = {name: default or REQUIRED for name, default in cls.raw.items()} | cls.parameters()
         named = set(names)
         needed = {name for name, default in own.items() if default is REQUIRED}
-        if not needed <= named or not named <= own.keys() | cls.options.keys() | {"keep"}:
+        known = named <= own.keys() | cls.options.keys() | {"keep"}
+        if not known or not needed <= named:
             takes = ", ".join(name + " (needed)" * (name in needed) for name in [*own, *cls.options])
-            raise InvalidParameter(f"'{cls.name}' does not take these arguments", f"it takes {takes or 'none'}")
+            missing = " and ".join(name for name in own if name in needed - named)
+            refused = f"needs {missing}" if known else "does not take these arguments"
+            raise InvalidParameter(f"'{cls.name}' {refused}", f"it takes {takes or 'none'}")
 
     @classmethod
     def asked(cls, **arguments: Any) -> Self:
