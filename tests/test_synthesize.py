@@ -68,9 +68,10 @@ def test_the_rounding_is_fair() -> None:
     assert np.bincount(drawn, minlength=3).tolist() == [5, 3, 8]
 
 
-def test_groups_occur_as_often_as_they_have_reports(con: DuckDBPyConnection) -> None:
-    con.execute("""CREATE TABLE groups AS FROM (VALUES ('a', 1, 0.5::DOUBLE, 30::BIGINT), ('a', 2, 0.5, 30), ('b', 1, 1.0, 90),
-        ('b', 2, -0.1, 90)) AS t(key, value, estimate, n)""")
+@pytest.mark.parametrize(("share", "number"), [("DOUBLE", "BIGINT"), ("DECIMAL(9, 3)", "HUGEINT"), ("FLOAT", "DOUBLE")])
+def test_groups_occur_as_often_as_they_have_reports(con: DuckDBPyConnection, share: str, number: str) -> None:
+    con.execute(f"""CREATE OR REPLACE TABLE groups AS SELECT key, value, estimate::{share} AS estimate, n::{number} AS n
+        FROM (VALUES ('a', 1, 0.5, 30), ('a', 2, 0.5, 30), ('b', 1, 1.0, 90), ('b', 2, -0.1, 90)) t(key, value, estimate, n)""")
     rows = con.execute("SELECT key, value, count(*) FROM ldp.synthesize(groups, 120) GROUP BY ALL ORDER BY ALL").fetchall()
     assert rows == [("a", 1, 15), ("a", 2, 15), ("b", 1, 90)]
 
@@ -81,6 +82,7 @@ def test_groups_occur_as_often_as_they_have_reports(con: DuckDBPyConnection) -> 
         ("shares, -1", "whole number"), ("shares, NULL", "whole number"), ("shares, 100_000_001", "whole number"),
         ("shares, 'many'", "whole number"), ("shares, 1.5", "whole number"), ("unknown, 1", "share is NULL"),
         ("zero, 1", "share is NULL"), ("empty, 1", "no estimate"), ("raw, 1", "from an estimate"), ("named, 1", "rename"),
+        ("words, 1", "must be numbers"),
     ],
 )  # fmt: skip
 def test_what_is_not_an_estimate_is_refused_without_a_value(con: DuckDBPyConnection, call: str, message: str) -> None:
@@ -88,6 +90,7 @@ def test_what_is_not_an_estimate_is_refused_without_a_value(con: DuckDBPyConnect
         CREATE OR REPLACE TABLE unknown AS SELECT 'secret' AS v, NULL::DOUBLE AS estimate;
         CREATE OR REPLACE TABLE zero AS SELECT 'secret' AS v, 0.0::DOUBLE AS estimate;
         CREATE OR REPLACE TABLE empty AS FROM shares WHERE false;
+        CREATE OR REPLACE TABLE words AS SELECT 'secret' AS v, 1.0::DOUBLE AS estimate, 'secret' AS n;
         CREATE OR REPLACE TABLE raw AS SELECT 'secret' AS v;
         CREATE OR REPLACE TABLE named AS SELECT 3 AS n, 'secret' AS v, 1.0::DOUBLE AS estimate, 5 AS n_1;
     """)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ldpsql.channels.randomness import Words, random_words
+from ldpsql.domains.columns import family
 from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import Estimate
@@ -54,17 +57,18 @@ def _flat(table: pa.Table) -> pa.Table:
 def weights(rows: pa.StructArray) -> Floats:
     """Return how many reports each row of an estimate stands for, up to a factor."""
     names = {field.name: place for place, field in enumerate(rows.type)}
-    if not pa.types.is_floating(rows.type.field("estimate").type if "estimate" in names else pa.null()):
+    if "estimate" not in names:
         raise InvalidParameter("synthetic rows are drawn from an estimate: a table with a column estimate", _EXAMPLE)
     if any(names.get(name, len(names)) < names["estimate"] for name in OF_ESTIMATES[1:]):
         raise InvalidParameter(
             f"a variable has the name of a column of estimates: one of {', '.join(OF_ESTIMATES)}",
             "rename it: SELECT * RENAME (n AS number) FROM shares",
         )
-    shares = rows.field("estimate")
-    sizes = rows.field("n") if "n" in names and pa.types.is_integer(rows.type.field("n").type) else None
-    each = shares if sizes is None else pc.multiply(shares, sizes.cast(pa.float64()))
-    out = np.maximum(each.to_numpy(zero_copy_only=False).astype(np.float64), 0.0)
+    factors = [rows.field(name) for name in ("estimate", "n") if name in names]
+    if any(family(factor.type) != "number" for factor in factors):
+        raise InvalidParameter("the columns estimate and n of an estimate must be numbers", _EXAMPLE)
+    each = reduce(pc.multiply, [factor.cast(pa.float64()) for factor in factors])
+    out = np.maximum(each.to_numpy(zero_copy_only=False), 0.0)
     if not np.isfinite(out).all() or not out.sum() > 0:
         raise InvalidParameter("there are no rows to draw if a share is NULL, or if none is above zero", _EXAMPLE)
     return out
