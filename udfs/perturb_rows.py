@@ -20,7 +20,6 @@ from ldpsql.functions import (
     MECHANISMS,
     Booleans,
     Column,
-    Drawn,
     Handles,
     Lists,
     Macros,
@@ -78,7 +77,7 @@ _QUERY = qualified(
     .read_text(encoding="utf-8")
     .replace("EACH_PART", " UNION ALL ".join(_PART_NUMBER.format(n=n) for n in range(1, _PARTS + 1)))
 )
-_WORDS = re.compile(r"\b(DRAWN|PLACED_KEPT|TAKEN_KEPT|PERTURBED|ALL_NAMES|KEPT_NAMES|TABLE|ldp\.)")
+_WORDS = re.compile(r"\b(DRAWN|SHOWN|OR_PLACES|PLACED_KEPT|TAKEN_KEPT|PERTURBED|ALL_NAMES|KEPT_NAMES|TABLE|ldp\.)")
 _NOTED = local()  # `columns` of this thread, between the two functions that DuckDB calls in turn while it binds one statement
 
 
@@ -107,9 +106,10 @@ def _drawn(values: pa.Array, places: pa.Array, counted: bool, handle: int, to_co
     with naming_column(handle):
         if counted:
             draw = mechanism.drawer(values)
-            return to_column(mechanism, _joined(at_once(lambda part: draw(order[part] - np.int32(1)), _parts(len(order)))))
-        drawn = _joined(at_once(lambda part: mechanism.draw(values[part]), _parts(len(values))))
-    return to_column(mechanism, _joined(at_once(lambda part: drawn.take(order[part] - 1, axis=0), _parts(len(order)))))
+            reports = at_once(lambda part: to_column(mechanism, draw(order[part] - np.int32(1))), _parts(len(order)))
+            return _joined(reports)
+        drawn = np.concatenate(at_once(lambda part: mechanism.draw(values[part]), _parts(len(values))))
+    return _joined(at_once(lambda part: to_column(mechanism, drawn.take(order[part] - 1, axis=0)), _parts(len(order))))
 
 
 def _parts(count: int) -> list[slice]:
@@ -117,9 +117,9 @@ def _parts(count: int) -> list[slice]:
     return [slice(start, start + _PART) for start in range(0, max(count, 1), _PART)]
 
 
-def _joined(parts: list[Drawn]) -> Drawn:
-    """Return parts of draws as one."""
-    return np.concatenate(parts) if len(parts) > 1 else parts[0]
+def _joined(columns: list[pa.Array]) -> pa.Array:
+    """Return columns one after the other; Arrow does not join views of strings."""
+    return columns[0] if len(columns) == 1 else pa.concat_arrays([plain(column) for column in columns])
 
 
 def _lists(column: Column) -> list[pa.Array | None]:
@@ -136,9 +136,7 @@ def _as_lists(columns: list[pa.Array | None], kind: pa.DataType) -> pa.Array:
     there = [part for part in columns if part is not None]
     ends = np.cumsum([0, *(0 if part is None else len(part) for part in columns)]).astype(np.int32)
     missing = pa.array([part is None for part in columns], pa.bool_()) if len(there) < len(columns) else None
-    if len(there) > 1:
-        there = [pa.concat_arrays([plain(part) for part in there])]  # Arrow does not join views of strings
-    return pa.ListArray.from_arrays(pa.array(ends), there[0] if there else pa.array([], kind), mask=missing)
+    return pa.ListArray.from_arrays(pa.array(ends), _joined(there) if there else pa.array([], kind), mask=missing)
 
 
 @by_row(Texts, TextLists, TextLists)
@@ -245,17 +243,23 @@ class _Columns:
             raise InvalidParameter("a row has several columns", "name the columns of the row, each with its own mechanism")
         handle = f"system.main.__ldp_drawn({own})" if mechanism is None else str(MECHANISMS.number(mechanism))
         scalar, text = scalar_of_kind(_BY_KIND, kind), text_literal(name)
-        column = f"COLUMNS(lambda c: {_LOWER}(c) = {_LOWER}({text}))"
         drawn = text_literal(json.dumps({"column": name, "keep": kept}))
-        arguments = f'{column}, "_ldpsql_places", "_ldpsql_counted", {text}, {catalog}_draws_by({handle}, {drawn})'
+        arguments = f'{_column(name)}, "_ldpsql_places", "_ldpsql_counted", {text}, {catalog}_draws_by({handle}, {drawn})'
         call = f"system.main.{scalar.name}({arguments})"
         if scalar is _BY_KIND[""]:
             call = f"list_select(({own}).reports, {call})"
         elif scalar.returns != kind and kind.endswith("[]"):
             call = f"CAST({call} AS {kind})"
-        if mechanism is None:
-            return call
-        return f"list_transform({call}, lambda report: {{{text_literal(record_name(mechanism))}: report}})"
+        return call
+
+    def shown(self, name: str) -> str:
+        """Return the SQL of a report of a column, which says what drew it if that is known."""
+        mechanism = self.mechanisms.get(name)
+        return _column(name) if mechanism is None else f"{{{text_literal(record_name(mechanism))}: {_column(name)}}}"
+
+
+def _column(name: str) -> str:
+    return f"COLUMNS(lambda c: {_LOWER}(c) = {_LOWER}({text_literal(name)}))"
 
 
 @guarded
@@ -341,6 +345,8 @@ def _query(columns: _Columns | None, table: str | None, kept: Any, catalog: str 
     kept_too = f"COLUMNS(lambda c: {_LOWER}(c) IN {_listed(others)})"
     words = {
         "DRAWN": ", ".join(columns.drawn(name, others, catalog) for name in columns.types),
+        "SHOWN": ", ".join(map(columns.shown, columns.types)),
+        "OR_PLACES": "OR c = '_ldpsql_places'" if others else "",
         "PLACED_KEPT": f", {kept_too}" if others else "",
         "TAKEN_KEPT": f', list_extract({kept_too}, "_ldpsql_places")' if others else "",
         "PERTURBED": _listed(perturbed),

@@ -37,6 +37,6 @@ WITH source AS MATERIALIZED (
 ), drawn AS (
     SELECT DRAWN PLACED_KEPT, "_ldpsql_places" FROM lists
 ), placed AS (
-    SELECT unnest(COLUMNS(lambda c: lower(c) IN PERTURBED OR c = '_ldpsql_places')) PLACED_KEPT FROM drawn
+    SELECT unnest(COLUMNS(lambda c: lower(c) IN PERTURBED OR_PLACES)) PLACED_KEPT FROM drawn
 )
-SELECT COLUMNS(lambda c: lower(c) IN PERTURBED) TAKEN_KEPT FROM placed
+SELECT SHOWN TAKEN_KEPT FROM placed
