@@ -30,7 +30,7 @@ from ldpsql.engine import door, in_c
 from ldpsql.errors import OutsideDomain
 from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanisms import TOTAL, IndependentBits, Mechanism, OrthogonalHash, PrivateHash, certify, certify_values
+from ldpsql.mechanisms import TOTAL, IndependentBits, Levels, Mechanism, OrthogonalHash, PrivateHash, certify, certify_values
 from ldpsql.mechanisms.certified import CertifiedValues
 from tests import seeds
 
@@ -57,16 +57,18 @@ def draw(
     reports: NDArray[Any],
     *,
     second: NDArray[np.uint32] | None = None,
+    third: NDArray[np.uint16] | None = None,
 ) -> int:
     """Draw a column as the function of DuckDB does, from given words."""
     assert KERNELS is not None
     pointer = ctypes.c_void_p
     KERNELS.ldpsql_column.argtypes = (
-        ctypes.c_int64, ctypes.c_int, ctypes.c_int, pointer, ctypes.c_size_t, pointer, pointer, pointer
+        ctypes.c_int64, ctypes.c_int, ctypes.c_int, pointer, ctypes.c_size_t, pointer, pointer, pointer, pointer
     )  # fmt: skip
     given = None if words is None else words.ctypes.data
     addresses = column.ctypes.data, len(column), given, reports.ctypes.data
-    return int(KERNELS.ldpsql_column(number, *types, *addresses, None if second is None else second.ctypes.data))
+    further = (None if column is None else column.ctypes.data for column in (second, third))
+    return int(KERNELS.ldpsql_column(number, *types, *addresses, *further))
 
 
 def whole_list(values: NDArray[np.int64]) -> int:
@@ -144,7 +146,7 @@ def test_rows_of_levels_are_word_for_word_those_of_the_kernel(levels: int) -> No
         assert rows() == OUTSIDE
 
 
-BITS, HASHES = 24, 25  # of door.c: columns of lists of words, and of seeds and symbols
+BITS, HASHES, NODES = 24, 25, 26  # of door.c: columns of lists of words, of seeds and symbols, of levels, seeds and symbols
 NEAR_EDGES = np.nextafter(np.repeat(np.arange(-1, 10.1, 0.1), 3), np.tile([-np.inf, 0, np.inf], 111))
 COLUMNS = {  # a column of values of each structure
     "matrix([3, 1, 4], [[.5, .25, .25], [.25, .5, .25], [.25, .25, .5]])": np.array([1, 3, 4], np.int16),
@@ -163,6 +165,8 @@ COLUMNS = {  # a column of values of each structure
     "olh(1, range(100))": np.arange(100),
     "olh(5, range(100))": np.arange(100),
     "olh(2, [7, 70000000000])": np.array([70000000000, 7]),
+    "hierarchy(1, 0, 999, step=1)": np.arange(1000),
+    "hierarchy(1, 0, 99, step=0.5, outside='clip')": np.array([-1, 0, 0.5, 1, 98.5, 99, 100]),
 }
 
 
@@ -180,6 +184,10 @@ def drawn_from(channel: Any, codes: NDArray[np.int32], words: Words64) -> NDArra
         assert channel.hashes is not None
         drawn = native.hashes(codes, channel.size, channel.numbers, channel.hashes, words)
         return None if drawn is None else np.column_stack(np.divmod(drawn, channel.response.size))
+    if isinstance(channel, Levels):
+        assert channel.tree is not None
+        drawn_levels = native.levels(codes, channel.inputs, channel.tree, words)
+        return None if drawn_levels is None else np.column_stack(drawn_levels)
     return np.asarray(channel.draw(codes, lambda count: words[:count]))
 
 
@@ -192,15 +200,18 @@ def test_columns_of_every_structure_are_word_for_word_those_of_the_kernels(text:
         codes, words, kind = certified.codes(values.take(pa.array(order))), seeds.words(30 * BLOCK), in_c._NUMBERS[values.type]
         expected = drawn_from(certified.channel, codes, words)
         assert expected is not None
-        second = np.empty(BLOCK, np.uint32)
+        second, third = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint16)
         if isinstance(certified.reports, Domain):
             seen, out, expected = np.empty(BLOCK, np.int64), 5, certified.reports.values.to_numpy()[expected]
         elif isinstance(certified.channel, IndependentBits):
             seen, out = np.empty(expected.shape, np.uint64), BITS
+        elif isinstance(certified.channel, Levels):
+            seen, out = np.empty(BLOCK, np.uint8), NODES
         else:
             seen, out = np.empty(BLOCK, np.uint64), HASHES
-        assert draw(number, (kind, out), COLUMNS[text][order], words, seen, second=second) == DRAWN
-        np.testing.assert_array_equal(np.column_stack([seen, second]) if out == HASHES else seen, expected)
+        assert draw(number, (kind, out), COLUMNS[text][order], words, seen, second=second, third=third) == DRAWN
+        columns = {HASHES: [seen, second], NODES: [seen, second, third]}
+        np.testing.assert_array_equal(np.column_stack(columns[out]) if out in columns else seen, expected)
 
 
 @pytest.mark.parametrize(
@@ -602,7 +613,7 @@ def test_a_ledger_counts_draws_before_and_after_c_has_learnt_the_mechanism(tmp_p
                 con.execute("SELECT ldp.perturb(1, ldp.krr(1, [0, 1, 2]))")
 
 
-@pytest.mark.parametrize("text", [text for text in COLUMNS if not text.startswith(("oue", "olh"))])
+@pytest.mark.parametrize("text", [text for text in COLUMNS if not text.startswith(("oue", "olh", "hierarchy"))])
 def test_positions_for_a_file_are_drawn_as_those_for_sql(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both are drawn from the same words here, which are given instead of random ones."""
     certified, values, number = certified_values(text.strip()), pa.array(COLUMNS[text]), next(NUMBERS)

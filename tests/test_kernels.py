@@ -15,7 +15,8 @@ from ldpsql.channels import native
 from ldpsql.channels.hashed import hashed
 from ldpsql.channels.keep_or_spread import ShortWords
 from ldpsql.errors import InternalError
-from ldpsql.mechanisms import TOTAL, IndependentBits, OrthogonalHash
+from ldpsql.functions import registry
+from ldpsql.mechanisms import TOTAL, IndependentBits, Levels, OrthogonalHash, certify
 from tests import seeds
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason="installed without a C compiler, or LDPSQL_NATIVE is 0")
@@ -138,14 +139,55 @@ def test_listed_hashes_are_word_for_word_those_of_python(size: int, symbols: int
         np.testing.assert_array_equal(drawn, numbers * symbols + moved)
 
 
+def levels_of(text: str) -> Levels:
+    channel = certify(registry().mechanism(text)).channel
+    assert isinstance(channel, Levels)
+    return channel
+
+
+@pytest.mark.parametrize(
+    ("text", "symbols"),
+    [
+        ("(1, 0, 4095, step=1)", {4}),
+        ("(0.1, 0, 999, step=1, fanout=5)", {2}),
+        ("(2, 0, 999, step=1)", {8}),
+        ("(2.7, 0, 999, step=1)", {16}),
+    ],
+)
+def test_levels_are_word_for_word_those_of_python(text: str, symbols: set[int]) -> None:
+    channel = levels_of(f"hierarchy{text}")
+    assert channel.tree is not None
+    hashed = [one for one in channel.responses if isinstance(one, OrthogonalHash)]
+    assert {one.response.size for one in hashed} == symbols
+    halves = [seed * TOTAL // one.seeds >> 32 for one in hashed for seed in range(1, one.seeds)]  # in which a seed begins
+    firsts = np.array([(half + step) % 2**32 << 32 for half in halves for step in (0, 1)], np.uint64)
+    firsts |= seeds.words(len(firsts)) & np.uint64(2**32 - 1)
+    responses = [one.response if isinstance(one, OrthogonalHash) else one for one in channel.responses]
+    edges = [step * one.spread for one in responses for step in range(1, one.size)]
+    for start in range(ROUNDS // 4):
+        values = (seeds.words(WORDS) % np.uint64(channel.inputs)).astype(np.int32)
+        words = seeds.words(3 * WORDS).copy()
+        words[: WORDS // 2] = np.resize(np.roll(firsts, -start * WORDS // 2), WORDS // 2)
+        if start % 2:  # no first word needs a further one, so that it is known where the second ones are
+            words[:WORDS] = words[:WORDS] & np.uint64(2**32 - 1) | np.uint64(1 << 32)
+            words[WORDS : 2 * WORDS] = np.roll(near(edges, 3 * len(edges) + WORDS), -start * WORDS)[:WORDS]
+        drawn = native.levels(values, channel.inputs, channel.tree, words)
+        assert drawn is not None
+        for seen, expected in zip(drawn, channel._drawing.draw(values, given(words)), strict=True):
+            np.testing.assert_array_equal(seen, expected)
+
+
 @pytest.mark.parametrize("value", [3, -1, 2**31 - 1])
 def test_what_would_read_beyond_the_channel_or_the_words_is_refused(value: int) -> None:
     values, half = np.array([0, value], np.int32), TOTAL // 2
+    tree = levels_of("hierarchy(1, 0, 99, step=1)").tree
+    assert tree is not None
     for draw in (
         lambda: native.keep_or_spread(values, 3, TOTAL // 4),
         lambda: native.alias(values, np.zeros((3, 2), np.uint64), 1),
         lambda: native.bits(values, 3, half, half // 2),
         lambda: native.hashes(values, 3, (2, half // 2)),
+        lambda: native.levels(values, 3, tree),
         lambda: native.hashes(values, 3, (2, half // 2, 3, TOTAL // 3), np.zeros(9, np.uint8)),
     ):
         with pytest.raises(InternalError):

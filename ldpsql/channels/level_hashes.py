@@ -107,6 +107,13 @@ class LevelHashes:
             out |= _parities(masks[:, word] & functions) << np.uint16(2 * word)
         return out
 
+    @property
+    def by_bits(self) -> tuple[Weights, Weights]:
+        """The masks of nodes, and what is added to a seed by the bits of seed (q - 1) + 1: what C computes hashes with."""
+        if self.field.size == 2:
+            return self._masks, np.ones(_BITS, dtype=np.uint64)
+        return self._masks, self._offsets[self._float.maxexp - 1 :][:_BITS].astype(np.uint64)
+
     def _function_numbers(self, seeds: Whole) -> Weights:
         """Return the coordinates of functions as bits: their numbers are consecutive if the same coordinate is the first one.
 

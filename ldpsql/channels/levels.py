@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.channels import native
 from ldpsql.channels.base import TOTAL, Channel, Codes, Drawn, Ints, Weights, Witness
 from ldpsql.channels.hashed import OrthogonalHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
@@ -28,6 +29,7 @@ from ldpsql.errors import InvalidParameter
 # that values of all levels are drawn together, in the same steps.
 
 Halves: TypeAlias = NDArray[np.uint32]  # of a word: there are fewer than 2^31 reports
+_MOST_SYMBOLS = 1 << 16  # that C writes
 
 _HALF, _LOWER = np.uint64(32), np.uint64((1 << 32) - 1)
 
@@ -44,7 +46,7 @@ class Lengths:
     """Values on a line, in blocks of some length on each level."""
 
     def __init__(self, lengths: list[int]) -> None:
-        self._halved = all(length.bit_count() == 1 for length in lengths)
+        self.lengths, self._halved = lengths, all(length.bit_count() == 1 for length in lengths)
         self._lengths = np.array([length.bit_length() - 1 if self._halved else length for length in lengths], dtype=np.int32)
 
     def blocks(self, values: Codes, levels: Ints) -> Codes:
@@ -67,9 +69,9 @@ class Blocks:
 class Nodes(NamedTuple):
     """Reports: for each one its level, its function, and the response to the hash of the block."""
 
-    levels: Ints
+    levels: NDArray[np.integer]
     seeds: Halves
-    symbols: Halves
+    symbols: NDArray[np.unsignedinteger]
 
 
 class LevelDraws:
@@ -91,6 +93,19 @@ class LevelDraws:
             for numbers in (seeds, [min(TOTAL // count, TOTAL - 1) for count in seeds], [one.spread for one in answers])
         )
         self._surely = np.uint32((1 << 32) - 1 - (2 * max(seeds) + 2))
+
+    @cached_property
+    def tree(self) -> NDArray[np.uint64] | None:
+        """What C draws with: a ``tree`` of kernels.h, if hashes are computed by bits and blocks are lengths; else None."""
+        hashed = self._hashed.by_bits
+        if hashed is None or not isinstance(self._layout, Lengths) or self._sizes.max() > _MOST_SYMBOLS:
+            return None
+        direct, starts, hashes = hashed
+        masks, offsets = hashes.by_bits
+        columns = (self._functions, self._steps, self._spreads, self._sizes, self._layout.lengths, starts, direct)
+        levels = np.column_stack([np.asarray(column, np.uint64) for column in columns])
+        head = np.array([len(levels), self._surely, masks.shape[1], hashes.field.size - 1], np.uint64)
+        return np.concatenate([head, offsets, levels.ravel(), masks.ravel()])
 
     def draw(self, values: Codes, words: Words) -> Nodes:
         """Draw a report for each value: the level and the function from a word, the response from another."""
@@ -142,6 +157,12 @@ class HashedLevels:
         self._has_direct = bool(self._direct.any())
         self._groups = [HashGroup(responses, symbols, alone=len(hashed) == 1) for symbols in hashed]
 
+    @property
+    def by_bits(self) -> tuple[Halves, NDArray[np.int32], LevelHashes] | None:
+        """Which levels have no hash, the first node of each, and the hashes, if these are of one field of 2^k elements."""
+        (group,) = self._groups if len(self._groups) == 1 else (None,)
+        return None if group is None or group.hashes.field.p != 2 else (self._direct, group.starts, group.hashes)
+
     def hash(self, levels: Ints, seeds: Halves, blocks: Codes) -> Halves:
         """Return the symbol of each block of a level under its function."""
         out = self._own(levels, blocks)
@@ -169,16 +190,16 @@ class HashGroup:
         hashes = [one for one in responses if isinstance(one, OrthogonalHash) and one.response.size == symbols]
         self.has = np.array([one in hashes for one in responses])
         others = [one.inputs for one, inside in zip(responses, self.has, strict=True) if not inside]
-        self._hashes = LevelHashes(tuple(hashes), max(others, default=0) if alone else 0)
-        *starts, spare = self._hashes.starts
-        self._starts = np.full(len(responses), spare, dtype=np.int32)
-        self._starts[self.has] = starts
+        self.hashes = LevelHashes(tuple(hashes), max(others, default=0) if alone else 0)
+        *starts, spare = self.hashes.starts
+        self.starts = np.full(len(responses), spare, dtype=np.int32)  # of the nodes of each level
+        self.starts[self.has] = starts
 
     def hash(self, levels: Ints, seeds: Halves, blocks: Codes) -> NDArray[np.unsignedinteger]:
         """Return the hash of each block."""
-        nodes = self._starts.take(levels)
+        nodes = self.starts.take(levels)
         nodes += blocks
-        return self._hashes.hash(seeds, nodes)
+        return self.hashes.hash(seeds, nodes)
 
 
 PARTS = 1 << 32  # a level is decided by half of a random word
@@ -311,11 +332,20 @@ class Levels(Channel):
 
     def draw_nodes(self, values: Codes, words: Words = random_words) -> Nodes:
         """Draw the same reports, not numbered."""
+        if words is random_words and (tree := self.tree) is not None:
+            drawn = native.levels(values, self.inputs, tree)
+            if drawn is not None:
+                return Nodes(*drawn)
         if len(values) <= _BLOCK:
             return self._drawing.draw(values, words)
         starts = range(0, len(values), _BLOCK)
         blocks = (self._drawing.draw(values[start : start + _BLOCK], words) for start in starts)
         return Nodes(*map(np.concatenate, zip(*blocks, strict=True)))
+
+    @property
+    def tree(self) -> NDArray[np.uint64] | None:
+        """What C draws with; None if Python draws."""
+        return self._drawing.tree
 
     @cached_property
     def _drawing(self) -> LevelDraws:

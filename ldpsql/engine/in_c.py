@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ldpsql.channels import Convolution, DenseChannel, IndependentBits, KeepOrSpread, OrthogonalHash, PrivateHash
+from ldpsql.channels import Convolution, DenseChannel, IndependentBits, KeepOrSpread, Levels, OrthogonalHash, PrivateHash
 from ldpsql.channels.costs import VECTOR
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.ranges import Numbers
@@ -20,6 +20,7 @@ from ldpsql.engine.door import open_door
 from ldpsql.errors import InternalError, Interrupted, InvalidParameter, LdpError
 from ldpsql.errors.boundary import internal
 from ldpsql.mechanisms.base import CertifiedMechanism
+from ldpsql.mechanisms.trees import node_reports
 from ldpsql.reports import HashReports, ListedHashReports, SetReports
 
 # The types of columns by their numbers in DuckDB.
@@ -43,6 +44,7 @@ _RECIPES: dict[type, Callable[[Any], _Recipe]] = {
     IndependentBits: lambda channel: (3, (channel.own, channel.other), None),
     PrivateHash: lambda channel: (4, channel.numbers, None),
     OrthogonalHash: lambda channel: (4, channel.numbers, channel.hashes),
+    Levels: lambda channel: (5, (0,), channel.tree),
 }
 _FORMS = {IndependentBits: SetReports, PrivateHash: HashReports, OrthogonalHash: ListedHashReports}  # others list their reports
 
@@ -62,7 +64,7 @@ def kernels() -> ctypes.CDLL | None:
     library.ldpsql_learn.restype = ctypes.c_bool
     library.ldpsql_recipe.argtypes = (ctypes.c_int, array, array, array, array, ctypes.c_size_t)
     library.ldpsql_recipe.restype = array
-    library.ldpsql_draw.argtypes = (array, ctypes.c_int, ctypes.c_int, array, ctypes.c_size_t, array, array, array)
+    library.ldpsql_draw.argtypes = (array, ctypes.c_int, ctypes.c_int, array, ctypes.c_size_t, array, array, array, array)
     library.ldpsql_type.argtypes, library.ldpsql_type.restype = (array, array), ctypes.c_bool
     return library
 
@@ -98,25 +100,31 @@ def _describe(
 
     """
     channel, values, reports = mechanism.channel, mechanism.values, mechanism.reports
-    if type(channel) not in _RECIPES or not isinstance(values, Domain):
-        return None
-    form = _FORMS.get(type(channel))
-    if not (isinstance(reports, Domain) if form is None else type(reports) is form):
+    if type(channel) not in _RECIPES or not isinstance(values, Domain) or not _has_form(mechanism):
         return None
     try:
         mechanism.check_cost(VECTOR)
     except InvalidParameter:
         return None  # Python refuses each vector
-    if isinstance(channel, OrthogonalHash) and channel.hashes is None:
-        return None
     structure, numbers, table = _RECIPES[type(channel)](channel)
+    if table is None and isinstance(channel, (OrthogonalHash, Levels)):
+        return None
     of_values = _looked_up(library, values)
     of_reports = listed(reports) if isinstance(reports, Domain) else None
     table = np.empty(0) if table is None else np.ascontiguousarray(table)
-    if of_values is None or (form is None and of_reports is None) or not _has_room(table.nbytes + _RECIPE):
+    if of_values is None or (isinstance(reports, Domain) and of_reports is None) or not _has_room(table.nbytes + _RECIPE):
         return None
     padded = np.array([*numbers, 0, 0, 0], np.uint64)
     return described(structure, of_values, of_reports, padded.ctypes.data, table.ctypes.data, table.nbytes)
+
+
+def _has_form(mechanism: CertifiedMechanism) -> bool:
+    """Return whether the reports have the form in which C writes those of the channel."""
+    channel, reports = mechanism.channel, mechanism.reports
+    if isinstance(channel, Levels):
+        return reports == node_reports(channel)
+    form = _FORMS.get(type(channel))
+    return isinstance(reports, Domain) if form is None else type(reports) is form
 
 
 def positions(mechanism: CertifiedMechanism, column: pa.Array, kind: np.dtype[Any]) -> NDArray[Any] | None:
@@ -136,7 +144,7 @@ def positions(mechanism: CertifiedMechanism, column: pa.Array, kind: np.dtype[An
     drawn = np.empty(len(column), kind)
     values = column.buffers()[1].address + column.offset * column.type.bit_width // 8
     out = _NUMBERS[pa.from_numpy_dtype(kind)]
-    failure = library.ldpsql_draw(recipe, number, out, values, len(column), None, drawn.ctypes.data, None)
+    failure = library.ldpsql_draw(recipe, number, out, values, len(column), None, drawn.ctypes.data, None, None)
     return None if failure else drawn
 
 

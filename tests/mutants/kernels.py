@@ -69,6 +69,27 @@ MUTANTS = (
         "tests/test_kernels.py::test_private_hashes_are_word_for_word_those_of_python",
     ),
     Mutant(
+        "ldpsql/channels/native/draws.c",
+        "\t\t\tif ((uint32_t)scaled > t->surely) {",
+        "\t\t\tif (t->surely == 0) {",
+        "half a word always decides the function of a level",
+        "tests/test_kernels.py::test_levels_are_word_for_word_those_of_python",
+    ),
+    Mutant(
+        "ldpsql/channels/native/draws.c",
+        "words[i] / own->spread, own->symbols - 1)",
+        "words[i] / own->spread, own->symbols)",
+        "the rest of a word moves the symbol of a level on by one place too many",
+        "tests/test_kernels.py::test_levels_are_word_for_word_those_of_python",
+    ),
+    Mutant(
+        "ldpsql/channels/native/draws.c",
+        "63 - __builtin_clzll(seed * t->factor + 1)",
+        "63 - __builtin_clzll(seed * t->factor + 2)",
+        "a function has the number of another one",
+        "tests/test_kernels.py::test_levels_are_word_for_word_those_of_python",
+    ),
+    Mutant(
         "ldpsql/channels/native/order.c",
         "\t\twhile ((uint32_t)product < least) {",
         "\t\twhile ((uint32_t)product <= least) {",

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 typedef struct list list;
-int ldpsql_column(int64_t, int, int, const void *, size_t, const uint64_t *, void *, uint32_t *);
+int ldpsql_column(int64_t, int, int, const void *, size_t, const uint64_t *, void *, uint32_t *, uint16_t *);
 int ldpsql_rows(const int64_t *, int, int, const void *, size_t, const uint64_t *, void *);
 list *ldpsql_list_whole(int, uint64_t, const int64_t *);
 list *ldpsql_list_text(uint64_t, const char *, const int32_t *);
@@ -40,8 +40,8 @@ static void *room(size_t items, size_t octets) {
 	return memory;
 }
 
-enum { RECIPES = 1 << 14, WHOLE = 5, TEXT = 17, WORDS = 24, HASHED = 25, TYPES = 14 };
-enum { KEEP_OR_SPREAD, ALIAS, NOISE, BITS, HASH };
+enum { RECIPES = 1 << 14, WHOLE = 5, TEXT = 17, WORDS = 24, HASHED, PREFIXED, TYPES = 14 };
+enum { KEEP_OR_SPREAD, ALIAS, NOISE, BITS, HASH, LEVELS };
 static const size_t WIDTHS[TYPES] = {0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 8, 4};  // of DuckDB's types of numbers, times and dates
 
 // Keep a list where the sanitizer sees it: nobody frees lists, since vectors point to their text.
@@ -67,6 +67,13 @@ static int64_t learnt(int structure, list *values, uint64_t size, list *reports)
 		numbers[0] = 2 + any(9), numbers[1] = UINT64_MAX / (numbers[0] + 1);
 		for (size_t i = 0; i < sizeof hashes; i++) hashes[i] = (uint8_t)any(numbers[0]);
 		if (any(2)) numbers[2] = 7, numbers[3] = UINT64_MAX / 7, octets = size * 7;
+	} else if (structure == LEVELS) {  // 64 nodes of each of two levels
+		const uint64_t head[4] = {2, UINT32_MAX - any(1 << 30), 1, 3};
+		const level levels[2] = {{3, UINT64_MAX / 3, UINT64_MAX / 5, 4, 1 + any(4), 0, 0}, {1, UINT64_MAX, UINT64_MAX / 70, 64, 1, 64, 1}};
+		memset(table, 0, sizeof table);
+		memcpy(table, head, sizeof head), memcpy((uint64_t *)table + 68, levels, sizeof levels);
+		for (int i = 0; i < 64; i++) table[82 + i] = any(UINT64_MAX);
+		octets = 8 * (82 + 128);
 	}
 	const bool listed = structure <= NOISE;
 	ldpsql_learn(number, structure, values, listed ? reports : NULL, numbers, structure == HASH ? (void *)hashes : table, octets);
@@ -79,24 +86,25 @@ static void number_columns(void) {
 	uint64_t size = 4 + any(60), count = any(3 * BLOCK), gap = any(9) ? 1 + any(3) : (uint64_t)1 << 40;
 	for (uint64_t i = 0; i < size; i++) listed[i] = low + (int64_t)(i * gap);
 	double bins = (double)size * (double)any(2), placing[] = {(double)low, (double)low + (double)size, 1, any(2) ? 1e-6 : 0, (double)size - 1, 1, bins};
-	int kind = any(2) ? WHOLE : (int[]){1, 12, 13}[any(3)], structure = (int)any(5);
+	int kind = any(2) ? WHOLE : (int[]){1, 12, 13}[any(3)], structure = (int)any(6);
 	list *values = any(2) ? kept(ldpsql_list_interval(size, placing, any(2))) : kept(ldpsql_list_whole(kind, size, listed));
 	list *reports = structure == KEEP_OR_SPREAD ? kept(ldpsql_list_whole(kind, size, listed)) : kept(ldpsql_list_whole(WHOLE, 4, few));
 	int64_t number = learnt(structure, values, size, reports), other = any(2) ? learnt(structure, values, size, reports) : (int64_t)any(RECIPES);
 	int64_t *numbers = room(count, 8);
 	for (uint64_t i = 0; i < count; i++) numbers[i] = any(2) ? number : other;
 	if (count && !any(4)) numbers[any(count)] = (int64_t)any(UINT64_MAX);
-	int type = 1 + (int)any(TYPES - 1), out = structure < BITS ? 1 + (int)any(TYPES - 1) : structure == BITS ? WORDS : HASHED;
+	int type = 1 + (int)any(TYPES - 1), out = structure < BITS ? 1 + (int)any(TYPES - 1) : structure == BITS ? WORDS : structure == HASH ? HASHED : PREFIXED;
 	if (out == 10 || out == 11) out = WHOLE;
 	uint8_t *column = room(count, WIDTHS[type]);
 	for (uint64_t i = 0; i < count * WIDTHS[type]; i++) column[i] = any(4) ? 0 : (uint8_t)any(256);
 	uint64_t *to = room(count, 8);
 	uint32_t *second = room(count, 4);
-	ldpsql_column(number, type, out, column, count, NULL, to, second);
-	ldpsql_column((int64_t)any(UINT64_MAX), type, out, column, count, NULL, to, second);
+	uint16_t *third = room(count, 2);
+	ldpsql_column(number, type, out, column, count, NULL, to, second, third);
+	ldpsql_column((int64_t)any(UINT64_MAX), type, out, column, count, NULL, to, second, third);
 	ldpsql_rows(numbers, type, out, column, count, NULL, to);
-	check(ldpsql_column(number, type, TEXT, column, count, NULL, to, second) == OUTSIDE, "numbers as text");
-	free(numbers), free(column), free(to), free(second);
+	check(ldpsql_column(number, type, TEXT, column, count, NULL, to, second, third) == OUTSIDE, "numbers as text");
+	free(numbers), free(column), free(to), free(second), free(third);
 }
 
 // A text of DuckDB: of up to 12 octets it is in it, of more behind an address.
@@ -120,13 +128,13 @@ static void text_columns(void) {
 		if (length > 12) memset(column[i].end.octets = room(length, 1), 'a', length);
 		else memset(column[i].start, 'a', length);
 	}
-	if (ldpsql_column(number, TEXT, TEXT, column, count, NULL, reports, NULL) == DRAWN)
+	if (ldpsql_column(number, TEXT, TEXT, column, count, NULL, reports, NULL, NULL) == DRAWN)
 		for (uint64_t i = 0; i < count; i++) check(reports[i].length < 32, "texts");
 	int64_t *numbers = room(count, 8);
 	for (uint64_t i = 0; i < count; i++) numbers[i] = any(2) ? number : other;
 	if (ldpsql_rows(numbers, TEXT, TEXT, column, count, NULL, reports) == DRAWN)
 		for (uint64_t i = 0; i < count; i++) check(reports[i].length < 32, "texts of levels");
-	check(ldpsql_column(number, TEXT, WHOLE, column, count, NULL, reports, NULL) == OUTSIDE, "text as whole numbers");
+	check(ldpsql_column(number, TEXT, WHOLE, column, count, NULL, reports, NULL, NULL) == OUTSIDE, "text as whole numbers");
 	for (uint64_t i = 0; i < count; i++) if (column[i].length > 12) free(column[i].end.octets);
 	free(ends), free(octets), free(numbers), free(column), free(reports);
 }

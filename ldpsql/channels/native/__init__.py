@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ldpsql.errors import InternalError
 
 LIBRARY = Path(__file__).with_name("kernels.library")  # with the ending .so, `pkgutil` takes it for a module of Python
-_VERSION = 11  # of the calls below; a library of another version, left by an earlier installation, is not used
+_VERSION = 12  # of the calls below; a library of another version, left by an earlier installation, is not used
 _WHOLE, _COUNT, _ARRAY = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
 _ARGUMENTS = {
     "random_words": (_COUNT, _ARRAY),
@@ -28,6 +28,7 @@ _ARGUMENTS = {
     "keep_or_spread": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
     "alias": (_ARRAY, _COUNT, _WHOLE, ctypes.c_uint, _ARRAY, _ARRAY, _ARRAY),
     "bits": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
+    "levels": (_ARRAY, _COUNT, _WHOLE, _ARRAY, _ARRAY, _ARRAY, _ARRAY, _ARRAY),
     "permutation": (_COUNT, _COUNT, _ARRAY, _ARRAY),
     "by_bucket": (_ARRAY, _COUNT, _ARRAY, _ARRAY),
     "hashes": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY, _ARRAY),
@@ -185,6 +186,24 @@ def hashes(
     return _drawn("hashes", values, (size, *numbers, rows.ctypes.data), np.empty(len(values), np.int32), words)
 
 
+def levels(
+    values: NDArray[np.int32], size: int, tree: NDArray[np.uint64], given: NDArray[np.uint64] | None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.uint32], NDArray[np.uint16]] | None:
+    """Return the reports of `Levels`: the level, the function and the symbol of each.
+
+    Args:
+        values: positions of values.
+        size: the number of values.
+        tree: see `LevelDraws.tree`.
+        given: three words for each value; by default random ones.
+
+    """
+    numbers, seeds = np.empty(len(values), np.uint8), np.empty(len(values), np.uint32)
+    words = (tree.ctypes.data, _address(given, 3 * len(values)), numbers.ctypes.data, seeds.ctypes.data)
+    symbols = _drawn("levels", values, (size, *words[:1]), np.empty(len(values), np.uint16), *words[1:])
+    return None if symbols is None else (numbers, seeds, symbols)
+
+
 def _address(given: NDArray[np.uint64] | None, needed: int) -> int | None:
     """Return where given words are."""
     if given is None:
@@ -195,10 +214,10 @@ def _address(given: NDArray[np.uint64] | None, needed: int) -> int | None:
 
 
 def _drawn(
-    name: str, values: NDArray[np.int32], numbers: tuple[int | None, ...], out: NDArray[Any], words: int | None
+    name: str, values: NDArray[np.int32], numbers: tuple[int | None, ...], out: NDArray[Any], *words: int | None
 ) -> NDArray[Any] | None:
     values = np.ascontiguousarray(values, np.int32)
-    return _filled(name, out, values.ctypes.data, len(values), *numbers, words)
+    return _filled(name, out, values.ctypes.data, len(values), *numbers, *words)
 
 
 def _filled(name: str, out: NDArray[Any], *arguments: int | None) -> NDArray[Any] | None:

@@ -79,15 +79,16 @@ static struct { DUCKDB(MEMBER) } duckdb;
 
 enum {
 	ANY = 34, BOOLEAN = 1, TINYINT, SMALLINT, INTEGER, BIGINT, UTINYINT, USMALLINT, UINTEGER, UBIGINT, FLOAT, DOUBLE, TIMESTAMP, DATE,
-	VARCHAR = 17, WORDS = 24, HASHED = 25, TYPES  // WORDS is LIST, of UBIGINT; HASHED is STRUCT(seed UBIGINT, y UINTEGER)
+	VARCHAR = 17,
+	WORDS = 24, HASHED, PREFIXED, TYPES  // LIST of UBIGINT, STRUCT(seed UBIGINT, y UINTEGER), STRUCT(level UTINYINT, seed UINTEGER, y USMALLINT)
 };
 #define WHOLE(X) \
 	X(BOOLEAN, uint8_t) X(TINYINT, int8_t) X(SMALLINT, int16_t) X(INTEGER, int32_t) X(BIGINT, int64_t) X(UTINYINT, uint8_t) \
 	X(USMALLINT, uint16_t) X(UINTEGER, uint32_t) X(UBIGINT, uint64_t) X(TIMESTAMP, int64_t) X(DATE, int32_t)
-static const uint8_t widths[TYPES] = {0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 8, 4, [VARCHAR] = sizeof(string), [HASHED] = 8};
+static const uint8_t widths[TYPES] = {0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 8, 4, [VARCHAR] = sizeof(string), [HASHED] = 8, [PREFIXED] = 1};
 static const char *const names[TYPES] = {
 	NULL, "boolean", "tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint", NULL, NULL,
-	"timestamp", "date", [VARCHAR] = "varchar", [WORDS] = "words", [HASHED] = "hashed"};
+	"timestamp", "date", [VARCHAR] = "varchar", [WORDS] = "words", [HASHED] = "hashed", [PREFIXED] = "prefixed"};
 
 static bool is_whole(int type) { return type >= TINYINT && type <= UBIGINT; }
 static bool is_number(int type) { return type >= TINYINT && type <= DOUBLE; }
@@ -227,7 +228,7 @@ EXPORT list *ldpsql_list_interval(uint64_t size, const double *placing, bool cli
 }
 
 // --- recipes: how a mechanism draws
-enum { KEEP_OR_SPREAD, ALIAS, NOISE, BITS, HASH };
+enum { KEEP_OR_SPREAD, ALIAS, NOISE, BITS, HASH, LEVELS };
 typedef struct {
 	int structure;
 	const list *values, *reports;  // no reports for words and hashes
@@ -332,7 +333,7 @@ static void write_reports(const list *l, int type, const uint32_t *reports, size
 static bool fits(const recipe *r, int type, int out) {
 	const list *l = r->reports;
 	if (is_number(type) ? r->values->type != BIGINT && r->values->type != DOUBLE : r->values->type != type) return false;
-	if (!l) return out == (r->structure == BITS ? WORDS : HASHED);
+	if (!l) return out == (r->structure == BITS ? WORDS : r->structure == HASH ? HASHED : PREFIXED);
 	if (is_whole(out) ? l->type != BIGINT : l->type != out) return false;
 	switch (out) {
 		WHOLE(HOLDS)
@@ -355,10 +356,10 @@ static int positions(const recipe *r, const uint32_t *places, size_t rows, const
 	return failure;
 }
 
-// Draw a report for each value of a column without NULL; words may be given for one BLOCK of them. The symbols of hashes go to
-// `second`. Returns OUTSIDE if the mechanism has no recipe for the type or for a value.
+// Draw a report for each value of a column without NULL; words may be given for one BLOCK of them. The symbols of hashes, or the
+// functions of levels, go to `second`, the symbols of levels to `third`. Returns OUTSIDE if the mechanism has no recipe for the type or for a value.
 EXPORT int ldpsql_draw(const recipe *r, int type, int out_type, const void *column, size_t count, const uint64_t *given, void *out,
-                       uint32_t *second) {
+                       uint32_t *second, uint16_t *third) {
 	if (!r || !fits(r, type, out_type)) return OUTSIDE;
 	const size_t width = out_type == WORDS ? 8 * words_of(r->values->size) : widths[out_type];
 	uint32_t places[BLOCK], reports[BLOCK];
@@ -370,6 +371,7 @@ EXPORT int ldpsql_draw(const recipe *r, int type, int out_type, const void *colu
 		places_of(r->values, type, (const char *)column + start * widths[type], rows, places);
 		if (r->structure == BITS) failure = ldpsql_bits(places, rows, r->values->size, r->a, r->b, words, (uint64_t *)to);
 		else if (r->structure == HASH) failure = hash_block(&r->hash, places, rows, &words, (uint64_t *)to, second + start);
+		else if (r->structure == LEVELS) failure = ldpsql_levels(places, rows, r->values->size, (const tree *)r->table, words, (uint8_t *)to, second + start, third + start);
 		else failure = positions(r, places, rows, words, reports);
 		if (failure) return failure;
 		if (r->reports) write_reports(r->reports, out_type, reports, rows, to);
@@ -378,8 +380,8 @@ EXPORT int ldpsql_draw(const recipe *r, int type, int out_type, const void *colu
 }
 
 EXPORT int ldpsql_column(int64_t number, int type, int out_type, const void *column, size_t count, const uint64_t *given, void *out,
-                         uint32_t *second) {
-	return ldpsql_draw(recipe_of(number), type, out_type, column, count, given, out, second);
+                         uint32_t *second, uint16_t *third) {
+	return ldpsql_draw(recipe_of(number), type, out_type, column, count, given, out, second, third);
 }
 
 // Draw with the mechanism of each row, all with the same list of values and of reports. Of a block, the rows of one mechanism are
@@ -514,12 +516,15 @@ static void *data_of(handle out, uint64_t part) { return duckdb.vector_get_data(
 // Draw a vector with one mechanism.
 static int draw_one(const overload *own, int64_t number, const void *values, uint64_t count, handle out) {
 	const recipe *r = recipe_of(number);
-	if (own->out_type == HASHED) return ldpsql_column(number, own->type, HASHED, values, count, NULL, data_of(out, 0), data_of(out, 1));
-	if (own->out_type != WORDS) return ldpsql_column(number, own->type, own->out_type, values, count, NULL, duckdb.vector_get_data(out), NULL);
+	if (own->out_type > WORDS) {
+		uint16_t *third = own->out_type == PREFIXED ? data_of(out, 2) : NULL;
+		return ldpsql_column(number, own->type, own->out_type, values, count, NULL, data_of(out, 0), data_of(out, 1), third);
+	}
+	if (own->out_type != WORDS) return ldpsql_column(number, own->type, own->out_type, values, count, NULL, duckdb.vector_get_data(out), NULL, NULL);
 	if (!r || !fits(r, own->type, WORDS)) return OUTSIDE;
 	const uint64_t width = words_of(r->values->size);
 	uint64_t *words = room_for_items(out, count * width);
-	int failure = words ? ldpsql_column(number, own->type, WORDS, values, count, NULL, words, NULL) : OUTSIDE;
+	int failure = words ? ldpsql_column(number, own->type, WORDS, values, count, NULL, words, NULL, NULL) : OUTSIDE;
 	entry *lists = duckdb.vector_get_data(out);
 	for (uint64_t i = 0; !failure && i < count; i++) lists[i] = (entry){i * width, width};
 	return failure;
@@ -548,10 +553,14 @@ static void set_missing(handle vector, uint64_t row) {
 }
 
 static handle type_of(int type) {
-	if (type != WORDS && type != HASHED) return duckdb.create_logical_type(type);
-	handle parts[] = {duckdb.create_logical_type(UBIGINT), duckdb.create_logical_type(UINTEGER)};
-	handle made = type == WORDS ? duckdb.create_list_type(parts[0]) : duckdb.create_struct_type(parts, (const char *[]){"seed", "y"}, 2);
-	for (int i = 0; i < 2; i++) duckdb.destroy_logical_type(&parts[i]);
+	if (type < WORDS || type >= TYPES) return duckdb.create_logical_type(type);
+	const int kinds[] = {UTINYINT, type == PREFIXED ? UINTEGER : UBIGINT, type == PREFIXED ? USMALLINT : UINTEGER};
+	const char *fields[] = {"level", "seed", "y"};
+	handle parts[3];
+	for (int i = 0; i < 3; i++) parts[i] = duckdb.create_logical_type(kinds[i]);
+	const uint64_t first = type == PREFIXED ? 0 : 1;
+	handle made = type == WORDS ? duckdb.create_list_type(parts[1]) : duckdb.create_struct_type(parts + first, fields + first, 3 - first);
+	for (int i = 0; i < 3; i++) duckdb.destroy_logical_type(&parts[i]);
 	return made;
 }
 
@@ -579,7 +588,7 @@ static overload overloads[TYPES][TYPES];  // by the type of reports, then that o
 static void name_overloads(void) {
 	for (int out = 0; out < TYPES; out++) {
 		for (int type = 0; names[out] && type <= VARCHAR; type++) {
-			const bool listed = out != WORDS && out != HASHED;
+			const bool listed = out < WORDS;
 			if (!widths[type] || (listed && (is_whole(out) ? !is_number(type) : type != out))) continue;
 			overload *one = &overloads[out][type];
 			snprintf(one->name, sizeof one->name, "__ldp_perturb_%s", names[out]);

@@ -1,5 +1,5 @@
 // Draws from whole-number weights, word for word equal to the samplers in Python: KeepOrSpread, AliasTables, IndependentBits,
-// PrivateHash and OrthogonalHash in the folder above. Each returns OUTSIDE if a value is not a position of the channel.
+// PrivateHash, OrthogonalHash and Levels in the folder above. Each returns OUTSIDE if a value is not a position of the channel.
 #include "kernels.h"
 #include <string.h>
 
@@ -187,5 +187,50 @@ EXPORT int ldpsql_hashes(const uint32_t *values, size_t count, uint64_t size, ui
 		if (table) for (size_t i = 0; i < rows; i++) positions[start + i] = (uint32_t)(seeds[i] * symbols + y[i]);
 		else for (size_t i = 0; i < rows; i++) pairs[2 * (start + i)] = seeds[i], pairs[2 * (start + i) + 1] = y[i];
 	}
+	return DRAWN;
+}
+
+static inline uint64_t parity(uint64_t bits) { return (uint64_t)__builtin_parityll(bits); }
+
+// Levels: a level and a function from a word, the few that it does not decide from a further one, then the response from another.
+// A function of the node of a value is a number whose bits, under each mask of the node, have the parity of a bit of the hash.
+EXPORT CLONES int ldpsql_levels(const uint32_t *values, size_t count, uint64_t size, const tree *t, const uint64_t *given, uint8_t *levels,
+                                uint32_t *seeds, uint16_t *symbols) {
+	const uint64_t *masks = (const uint64_t *)(t->levels + t->count);
+	uint64_t words[BLOCK], further;
+	uint32_t nodes[BLOCK];
+	for (size_t start = 0, rows; start < count; start += rows) {
+		rows = smaller(BLOCK, count - start);
+		if (!take_words(&given, words, rows)) return NO_RANDOMNESS;
+		for (size_t i = 0; i < rows; i++) {
+			const uint64_t half = words[i] >> 32, number = (words[i] & UINT32_MAX) * t->count >> 32;
+			const level *own = t->levels + number;
+			if (values[start + i] >= size) return OUTSIDE;
+			uint64_t scaled = half * own->functions, seed = scaled >> 32;
+			if ((uint32_t)scaled > t->surely) {
+				if (!take_words(&given, &further, 1)) return NO_RANDOMNESS;
+				seed = smaller((half << 32 | further >> 32) / own->step, own->functions - 1);
+			}
+			nodes[i] = values[start + i] / (uint32_t)own->length;
+			__builtin_prefetch(masks + (own->node + nodes[i]) * t->words);
+			levels[start + i] = (uint8_t)number, seeds[start + i] = (uint32_t)seed;
+		}
+		if (!take_words(&given, words, rows)) return NO_RANDOMNESS;
+		for (size_t i = 0; i < rows; i++) {
+			const level *own = t->levels + levels[start + i];
+			const uint64_t seed = seeds[start + i], *mask = masks + (own->node + nodes[i]) * t->words;
+			const uint64_t line = seed + t->offsets[63 - __builtin_clzll(seed * t->factor + 1)], twice = line << 32 | line;
+			uint64_t hash = own->direct * nodes[i];
+			for (uint64_t word = 0; word < t->words; word++) {
+				const uint64_t bits = mask[word] & twice;
+				hash += (parity(bits & UINT32_MAX) | parity(bits >> 32) << 1) << 2 * word;
+			}
+			const uint64_t step = smaller(words[i] / own->spread, own->symbols - 1);
+			symbols[start + i] = (uint16_t)moved((uint32_t)hash, (uint32_t)step, own->symbols);
+		}
+	}
+	erase(nodes, sizeof nodes);
+	erase(words, sizeof words);
+	erase(&further, sizeof further);
 	return DRAWN;
 }

@@ -51,6 +51,12 @@ static inline size_t words_of(uint64_t size) { return (size_t)((size + 63) / 64)
 typedef struct { uint64_t size, symbols, spread, seeds, step; const uint8_t *table; } hashing;
 int hash_block(const hashing *h, const uint32_t *values, size_t count, const uint64_t **given, uint64_t *seeds, uint32_t *y);
 
+// How reports of levels are drawn: see `LevelDraws` in ../levels.py. After the levels there are `words` masks for each node.
+typedef struct { uint64_t functions, step, spread, symbols, length, node, direct; } level;  // direct: 1 if nodes are not hashed
+typedef struct { uint64_t count, surely, words, factor, offsets[64]; level levels[]; } tree;
+EXPORT int ldpsql_levels(const uint32_t *values, size_t count, uint64_t size, const tree *t, const uint64_t *given, uint8_t *levels,
+                         uint32_t *seeds, uint16_t *symbols);
+
 // Counts of hashed reports: see counts.c. A table begins with zeros, and its slots are freed by whoever has it. The functions
 // return false or NULL without memory.
 typedef struct { uint64_t seed, rest, n; } counted;  // rest: the symbol, and what is missing of a report that cannot occur
