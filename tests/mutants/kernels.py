@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "ldpsql/channels/native/draws.c",
         "63 - __builtin_clzll(seed * t->factor + 1)",
-        "63 - __builtin_clzll(seed * t->factor + 2)",
+        "63 - __builtin_clzll(seed * t->factor | 1)",
         "a function has the number of another one",
         "tests/test_kernels.py::test_levels_are_word_for_word_those_of_python",
     ),
