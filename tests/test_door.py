@@ -210,7 +210,7 @@ def test_columns_of_every_structure_are_word_for_word_those_of_the_kernels(text:
         else:
             seen, out = np.empty(BLOCK, np.uint64), HASHES
         assert draw(number, (kind, out), COLUMNS[text][order], words, seen, second=second, third=third) == DRAWN
-        columns = {HASHES: [seen, second], NODES: [seen, second, third]}
+        columns: dict[int, list[NDArray[Any]]] = {HASHES: [seen, second], NODES: [seen, second, third]}
         np.testing.assert_array_equal(np.column_stack(columns[out]) if out in columns else seen, expected)
 
 

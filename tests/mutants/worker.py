@@ -26,7 +26,7 @@ from types import CodeType, FunctionType
 
 import pytest
 
-OPTIONS = ["-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain", "--timeout=550"]
+OPTIONS = ["-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain", "--override-ini=faulthandler_timeout=550"]
 IGNORED = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
 MOST_SECONDS = 600
 SKIPPED = 64  # the code if all tests were skipped, as those in Node are where there is none
