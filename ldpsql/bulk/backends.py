@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import reduce
 from itertools import islice
 from operator import and_, mul
@@ -20,7 +20,8 @@ from ldpsql.bulk.columns import drawn_apart
 from ldpsql.bulk.engines import RECORDS
 from ldpsql.bulk.sources import check_columns
 from ldpsql.domains.columns import family, is_record, plain, with_nulls
-from ldpsql.errors import FetchedReports, LdpError, SourceRefused
+from ldpsql.errors import FetchedReports, SourceRefused
+from ldpsql.errors.boundary import replaced
 from ldpsql.inference.counts import SUMS, bad_weights
 from ldpsql.inference.mixed import Mixed
 from ldpsql.mechanisms.base import Mechanism, certify
@@ -449,19 +450,14 @@ def _backend(table: Table) -> Any:
         return table._find_backend(use_default=True)
 
 
-@contextmanager
-def _asking(table: Table | None) -> Iterator[None]:
-    """Replace an error of the backend within a ``with`` block, whose message may hold values."""
-    try:
-        yield
-    except LdpError:
-        raise
-    except Exception as error:  # noqa: BLE001  # whatever the backend raises
+def _asking(table: Table | None) -> AbstractContextManager[None]:
+    """Replace an error of the backend within a ``with`` block."""
+
+    def refusal(error: Exception) -> SourceRefused:
         named = "the backend of the table" if table is None else _backend(table).name
-        refusal = SourceRefused(
+        return SourceRefused(
             f"{named} could not count the reports ({type(error).__name__})",
             "is it connected, and do the tables and columns of the expression exist, with types that it can group by?",
         )
-    else:
-        return
-    raise refusal
+
+    return replaced(refusal)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from ldpsql.bulk.warehouses import BigQuery, Snowflake
 from ldpsql.domains.columns import plain
 from ldpsql.engine.identity import Identity
 from ldpsql.errors import DestinationRefused, InvalidParameter, LdpError, OtherMechanism, SourceRefused, UnfinishedRun
+from ldpsql.errors.boundary import replaced
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.places import DATABASES, Place
 from ldpsql.registry.agreement import agree, of_text
@@ -118,29 +118,15 @@ def _stream(con: Any, database: Database, wanted: list[str], condition: str = ""
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-@contextmanager
-def _replaced(refusal: type[LdpError], problem: str, hint: str) -> Iterator[None]:
-    """Replace an error of the driver within a ``with`` block, whose message may hold values."""
-    try:
-        yield
-    except LdpError:
-        raise
-    except Exception:  # noqa: BLE001  # whatever the driver raises
-        failed = True
-    else:
-        failed = False
-    if failed:
-        raise refusal(problem, hint)
-
-
 _reading = partial(
-    _replaced,
-    SourceRefused,
-    "the database stopped answering, or refused to read the table",
-    "may you read it? is it still there?",
+    replaced,
+    lambda _: SourceRefused(
+        "the database stopped answering, or refused to read the table", "may you read it? is it still there?"
+    ),
 )
 _writing = partial(
-    _replaced, DestinationRefused, "the database cannot be written", "is it there, and may you create tables in the schema?"
+    replaced,
+    lambda _: DestinationRefused("the database cannot be written", "is it there, and may you create tables in the schema?"),
 )
 
 

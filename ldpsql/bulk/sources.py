@@ -27,6 +27,7 @@ from ldpsql.engine.functions import struct_text
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_files, identity_of_statement
 from ldpsql.engine.interrupting import cursor_like, cursor_of, stopped_with
 from ldpsql.errors import InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
+from ldpsql.errors.boundary import replaced
 from ldpsql.ledger.people import Digest, digest, together
 from ldpsql.places import Place, pattern_of
 from ldpsql.quoting import quoted, text_literal
@@ -370,13 +371,9 @@ def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         SourceRefused: if the stream fails. Its own message may quote values, so it is dropped.
 
     """
-    try:
+    hint = "does every batch have the types that the stream declares?"
+    with replaced(lambda _: SourceRefused("the stream could not be read to its end", hint)):
         yield from reader
-    except LdpError:
-        raise
-    except Exception:  # noqa: BLE001  # whatever the stream's producer raises
-        hint = "does every batch have the types that the stream declares?"
-        raise SourceRefused("the stream could not be read to its end", hint) from None
 
 
 def stream(frame: Any, wanted: Collection[str]) -> pa.RecordBatchReader:

@@ -89,6 +89,20 @@ class _Block(AbstractContextManager[R], Generic[R]):
         return withheld(self._inner.__exit__)(kind, error, traceback)
 
 
+@contextmanager
+def replaced(refusal: Callable[[Exception], LdpError]) -> Iterator[None]:
+    """Replace an error of another system within a ``with`` block: its message may hold values. Errors of ldpsql pass."""
+    try:
+        yield
+    except LdpError:
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever another system raises
+        replacement = refusal(error)
+    else:
+        return
+    raise replacement from None
+
+
 def bare(error: BaseException, name: str, typed: str = "") -> BaseException:
     """Return the error that may leave a function: the same without frames and causes, or one that withholds the message.
 
