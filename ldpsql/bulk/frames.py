@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import duckdb
 import polars as pl
@@ -150,56 +150,56 @@ def estimate(
         InvalidParameter: if the column of the reports must be named, or there are no columns.
 
     """
-    keys, columns = _names(by, "by"), _names(column or (), "column")
+    asked, columns = _Asked(estimator, _names(by, "by"), weight, question, arguments), _names(column or (), "column")
     drew = _named_or_mixed(mechanism) if isinstance(mechanism, Mapping) else mechanism
     if is_expression(data):
-        asked: dict[str, Any] = {"keys": keys, "weight": weight, "question": question, "arguments": arguments}
-        return _of_expression(data, columns, drew, estimator, **asked)
+        return _of_expression(data, columns, drew, asked)
     frame = isinstance(data, str | os.PathLike) or is_frame(data)
-    if not frame and (columns or keys or weight is not None):
+    if not frame and (columns or asked.others):
         raise InvalidParameter("one column of reports, or counts, have no names of columns", "pass a frame")
     if frame:
-        others = [*keys, *([] if weight is None else [weight]), *_raw(question, arguments)]
-        columns = columns or _columns(data, drew, others)
-    if keys or question is not None:
-        return _asked(data, columns, drew, estimator, keys=keys, weight=weight, question=question, arguments=arguments)
-    return _of_frame(data, columns, drew, estimator, weight) if columns else _of_reports(data, drew, estimator)
+        columns = columns or _columns(data, drew, [*asked.others, *asked.raw])
+    if asked.keys or question is not None:
+        return _answered(data, columns, drew, asked)
+    return _of_frame(data, columns, drew, asked) if columns else _of_reports(data, drew, estimator)
 
 
-def _of_expression(
-    table: Any,
-    columns: list[str],
-    mechanism: Source,
-    estimator: Estimator | str | None,
-    *,
-    keys: list[str],
-    weight: str | None,
-    question: str | None,
-    arguments: dict[str, Any],
-) -> Estimate | Rows:
+class _Asked(NamedTuple):
+    """What is asked of reports: of each group of the keys, with the column of weights, a question, by this estimator."""
+
+    estimator: Estimator | str | None
+    keys: list[str]
+    weight: str | None
+    question: str | None
+    arguments: dict[str, Any]
+
+    @property
+    def others(self) -> list[str]:
+        """The keys and the column of weights."""
+        return [*self.keys, *([] if self.weight is None else [self.weight])]
+
+    @property
+    def raw(self) -> list[str]:
+        """The raw columns that the question is about."""
+        kind = registry().questions.get(self.question or "")
+        return [] if kind is None else [name for names in raw_columns(kind, self.arguments).values() for name in names]
+
+
+def _of_expression(table: Any, columns: list[str], mechanism: Source, asked: _Asked) -> Estimate | Rows:
     """Return the estimate from counts or sums, which the backend of a table of Ibis makes."""
-    raw, others = list(dict.fromkeys(_raw(question, arguments))), [*keys, *([] if weight is None else [weight])]
-    columns = columns or _columns(table, mechanism, [*others, *raw])
+    raw = list(dict.fromkeys(asked.raw))
+    columns = columns or _columns(table, mechanism, [*asked.others, *raw])
     records = {name: recorded_in(table, name) for name in columns}
     drew, _ = drawn_by_columns(columns, mechanism, records.__getitem__)
-    asked: dict[str, Any] = {"keys": keys, "question": question, "arguments": arguments}
-    if raw and not registry().question(question or "").adds_up(arguments):
-        rows = rows_there(table, columns, drew, others=[*others, *raw], records=records)
-        return _asked(rows, columns, drew, estimator, weight=weight, **asked)
-    cells = counted_there(table, columns, drew, keys=keys, weight=weight, raw=raw, records=records)
-    if raw:
-        return _asked(cells, columns, drew, estimator, weight=N, summed=True, **asked)
-    if keys or question is not None:
-        return _asked(cells, columns, drew, estimator, weight=N, **asked)
+    if raw and not registry().question(asked.question or "").adds_up(asked.arguments):
+        rows = rows_there(table, columns, drew, others=[*asked.others, *raw], records=records)
+        return _answered(rows, columns, drew, asked)
+    cells = counted_there(table, columns, drew, keys=asked.keys, weight=asked.weight, raw=raw, records=records)
+    if asked.keys or asked.question is not None:
+        return _answered(cells, columns, drew, asked._replace(weight=N), summed=bool(raw))
     reports, numbers = cells[columns[0]] if len(columns) == 1 else _struct(cells, columns), plain(cells[N])
-    counts = Counts.of(plain(reports), numbers if weight else numbers.field("n"))
-    return _of_reports(counts, drew, estimator, recorded=all(records.values()))
-
-
-def _raw(question: str | None, arguments: Mapping[str, Any]) -> list[str]:
-    """Return the raw columns that a question is about."""
-    kind = registry().questions.get(question or "")
-    return [] if kind is None else [name for names in raw_columns(kind, arguments).values() for name in names]
+    counts = Counts.of(plain(reports), numbers if asked.weight else numbers.field("n"))
+    return _of_reports(counts, drew, asked.estimator, recorded=all(records.values()))
 
 
 def _names(argument: str | Sequence[str], parameter: str) -> list[str]:
@@ -225,23 +225,12 @@ def _schema_of(data: Any) -> list[str]:
     return list(data.columns if isinstance(data, duckdb.DuckDBPyRelation) else getattr(data, "schema", pa.schema([])).names)
 
 
-def _asked(
-    data: Any,
-    columns: list[str],
-    mechanism: Source,
-    estimator: Estimator | str | None,
-    *,
-    keys: list[str],
-    weight: str | None,
-    question: str | None,
-    arguments: dict[str, Any],
-    summed: bool = False,
-) -> Rows:
+def _answered(data: Any, columns: list[str], mechanism: Source, asked: _Asked, *, summed: bool = False) -> Rows:
     """Return the answers for each group, from SQL; without columns the data are one column, or counts.
 
     If the raw columns are ``summed``, the column of weights has their sums by report, which stand in place of reports.
     """
-    others = [*keys, *([] if weight is None else [weight]), *([] if summed else _raw(question, arguments))]
+    (estimator, keys, weight, question, arguments), others = asked, [*asked.others, *([] if summed else asked.raw)]
     if question in registry().estimators:  # the shares, by this estimator
         question, estimator, arguments = None, registry().estimator({"estimator": question, **arguments}), {}
     method = None if estimator is None else registry().estimator(estimator)
@@ -308,14 +297,8 @@ def _read(data: Any, wanted: list[str]) -> pa.RecordBatchReader:
     return reader
 
 
-def _of_frame(
-    data: Frame | str | os.PathLike[str],
-    columns: list[str],
-    mechanism: Source,
-    estimator: Estimator | str | None,
-    weight: str | None,
-) -> Estimate:
-    wanted = list(dict.fromkeys([*columns, *([] if weight is None else [weight])]))
+def _of_frame(data: Frame | str | os.PathLike[str], columns: list[str], mechanism: Source, asked: _Asked) -> Estimate:
+    wanted, weight = list(dict.fromkeys([*columns, *asked.others])), asked.weight
     if isinstance(data, str | os.PathLike):
         path = os.fspath(data)
         with duckdb.connect() as con:
@@ -329,7 +312,7 @@ def _of_frame(
             counted = _counted_by_polars(data, columns[0])
         else:
             counted = _counted(_read(data, wanted), columns, weight)
-    return _of_reports(counted, drawn_by, estimator, recorded=recorded)
+    return _of_reports(counted, drawn_by, asked.estimator, recorded=recorded)
 
 
 def _text(columns: Sequence[str], drew: Mechanism | Mixed) -> list[str]:
