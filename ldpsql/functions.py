@@ -37,6 +37,7 @@ from ldpsql.engine.arguments import (
 )
 from ldpsql.engine.asking import answering, as_structs, sql_type
 from ldpsql.engine.forms import (
+    ToColumn,
     counted_by_form,
     drawn_by_form,
     drawn_kind,
@@ -71,7 +72,6 @@ from ldpsql.engine.groups import (
 )
 from ldpsql.engine.identity import parts
 from ldpsql.engine.in_c import learn
-from ldpsql.engine.kinds import ToColumn
 from ldpsql.engine.sql_struct import as_struct, columns_of, reports_type, struct_scalars, struct_sql, values_type
 from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import (

@@ -12,7 +12,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.domains import pinned
+from ldpsql.engine import sql_struct
 from ldpsql.errors import InvalidDomain, InvalidParameter, OtherMechanism, SourceRefused, UnknownName
 from ldpsql.functions import Registry, registry
 from tests.commands import python, run
@@ -64,7 +64,7 @@ def test_a_declared_mechanism_gives_the_estimates_of_its_constructor(con: DuckDB
 
 
 def test_values_keep_their_type_and_reports_are_values(con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pinned, "LONG", 1)
+    monkeypatch.setattr(sql_struct, "LONG", 1)
     con.execute(DECLARE)
     for sql_type, value in TYPES.items():
         con.execute(f"CREATE OR REPLACE TABLE items AS SELECT DISTINCT ({value})::{sql_type} AS item FROM range(20) t(i)")
@@ -111,9 +111,9 @@ def test_a_declared_name_keeps_its_mechanism_unless_it_is_to_be_replaced(con: Du
     assert one(con, AGAIN) == one(con, "SELECT fingerprint FROM ldp.declared()") != first
 
 
-@pytest.mark.parametrize("long", [1, pinned.LONG])
+@pytest.mark.parametrize("long", [1, sql_struct.LONG])
 def test_whole_numbers_above_2_to_63_are_declared(long: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pinned, "LONG", long)
+    monkeypatch.setattr(sql_struct, "LONG", long)
     con = ldpsql.connect()
     con.execute("SELECT ldp.declare('u', ldp.krr(32, [18446744073709551615, 3, 9223372036854775808]::UBIGINT[]))")
     con.execute("CREATE TABLE r AS SELECT ldp.perturb(18446744073709551615::UBIGINT, ldp.declared('u')) AS y FROM range(9)")

@@ -10,7 +10,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from ldpsql.engine import forms
-from ldpsql.engine.kinds import KINDS, mark_of
+from ldpsql.engine.forms import KINDS, mark_of
 from ldpsql.functions import Macros, registry
 from ldpsql.reports import FORMS, MarkedReports
 

@@ -146,7 +146,7 @@ def test_intervals_of_medians_hold_and_are_narrower_than_those_by_bounds_for_any
     median, truth = Quantile(q=0.5).measure(estimates), int((shares.cumsum() < 0.5 - 1e-9).sum())
     # 95 % of 120 is 114. The claim is .93 or more: fewer than 95 has probability 2e-7 at .93.
     assert ((median.low <= truth) & (truth <= median.high)).sum() >= 95
-    monkeypatch.setattr("ldpsql.estimates.quantile_intervals._MOST", 0)
+    monkeypatch.setattr("ldpsql.estimates.bands._MOST", 0)
     bounded = Quantile(q=0.5).measure(estimates)
     assert (median.high - median.low).mean() < 0.9 * (bounded.high - bounded.low).mean()
 

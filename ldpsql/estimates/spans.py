@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.bands import Band, bands, computed, crossings, spaced
+from ldpsql.estimates.bands import Band, bands, by_ratios, computed, crossings, spaced
 from ldpsql.estimates.linear import Linear, linear, of_ranges
 from ldpsql.estimates.measures import Functional, Measure, around, cut_to
-from ldpsql.estimates.quantile_intervals import by_ratios
 from ldpsql.estimates.scale import between, scale_of, spans_between, within
 from ldpsql.estimates.uncertainty import holding
 from ldpsql.inference.operators import Floats, Ints, Ranges

@@ -41,8 +41,7 @@ from ldpsql.mechanisms.certified import (
     CertifiedValues,
     certified_row,
 )
-from ldpsql.mechanisms.identity import Same, SpecKey, refuse_overrides, stored
-from ldpsql.mechanisms.owned import own_alphabet, own_layout, own_values
+from ldpsql.mechanisms.identity import Same, SpecKey, own_alphabet, own_layout, own_values, refuse_overrides, stored
 from ldpsql.mechanisms.parts import Parts, mechanism_of
 from ldpsql.mechanisms.spec import EpsilonField, Spec
 from ldpsql.privacy.certificate import certificate

@@ -244,7 +244,7 @@ class NoClaim:
 Claim: TypeAlias = PureLdp | MetricLdp | ApproximateLdp
 
 
-# Copies of a mechanism's claim, made of objects of the core that nobody else holds; see also `ldpsql.mechanisms.owned`.
+# Copies of a mechanism's claim, made of objects of the core that nobody else holds; see also `ldpsql.mechanisms.identity`.
 
 T = TypeVar("T")
 

@@ -42,9 +42,8 @@ from ldpsql.inference.counting import without_impossible
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.mixed import of_lists
 from ldpsql.names import INV
-from ldpsql.outcomes.by_value import Corrected, by_value
+from ldpsql.outcomes.by_value import Corrected, QuestionOfOutcome, by_value, one_mechanism
 from ldpsql.outcomes.moments import Moments
-from ldpsql.outcomes.question import QuestionOfOutcome, one_mechanism
 from ldpsql.outcomes.regression import Design, linear, logistic, named_columns
 
 __all__ = [
