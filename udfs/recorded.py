@@ -89,13 +89,7 @@ def drew(types: Texts, handles: Handles) -> pa.Array:
 
 @by_row(Handles, Texts, returns=pa.string())
 def record_type(handle: int, kind: str | None) -> str:
-    """Return the type, as from_json reads it, of the reports of a mechanism, which records the mechanism.
-
-    Args:
-        handle: the mechanism.
-        kind: the type of the list of its reports in SQL, or the marker of their form.
-
-    """
+    """Return the type, as from_json reads it, of reports that record a mechanism; ``kind`` is that of their list or marker."""
     return json.dumps({record_name(MECHANISMS.thing(handle)): type_of_reports(kind)})
 
 

@@ -58,14 +58,7 @@ def _borrows(name: str | None) -> bool:
 
 @by_row(Texts, Texts, Texts, returns=pa.string())
 def shares_type(kind: str, text: str | None, estimator: str | None) -> str:
-    """Return the type of the shares of a group, as from_json reads it, with what an estimator `borrows` from other groups.
-
-    Args:
-        kind: the type of what drew the reports in SQL.
-        text: what drew the reports, if it is text.
-        estimator: the estimator; NULL is what fits the mechanism.
-
-    """
+    """Return the type of the shares of a group, as from_json reads it, with what an estimator borrows from other groups."""
     with names_withheld():
         fields = {"value": values_type_of(kind, text, None, None), **dict.fromkeys(NUMBERS, "DOUBLE"), "n": "BIGINT"}
     return json.dumps([fields | ({"borrowed": "DOUBLE"} if _borrows(estimator) else {})])

@@ -392,13 +392,7 @@ class CompactProjection(Projection):
         return _positions(mechanism, drawn)
 
     def decoded_schema(self, schema: pa.Schema, *, encoded: bool) -> pa.Schema:
-        """Return the schema of the reports that compact batches stand for.
-
-        Args:
-            schema: the schema of the compact batches.
-            encoded: leave small domains of text as a dictionary and positions in it, which DuckDB writes faster.
-
-        """
+        """Return the schema of the reports of compact batches; ``encoded`` leaves small domains of text as dictionaries."""
         return pa.schema([self._decoded_field(field, encoded=encoded) for field in schema], self.fingerprints)
 
     def _decoded_field(self, field: pa.Field, *, encoded: bool) -> pa.Field:

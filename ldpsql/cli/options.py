@@ -339,13 +339,7 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def bar(unit: str, of_unknown: str = "") -> Iterator[Progress | None]:
-    """Show a progress bar with rate and time left on stderr, if stderr is a terminal.
-
-    Args:
-        unit: what is counted.
-        of_unknown: what is counted as long as the total is unknown, if that is something else.
-
-    """
+    """Show a progress bar of a unit on stderr, if that is a terminal; ``of_unknown`` is counted while the total is unknown."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -72,12 +72,7 @@ class _Offered(ctypes.Structure):
 
 
 def offer(functions: Sequence[Scalar]) -> None:
-    """Give every database that the process opens from now on these functions; the first offer stays.
-
-    Args:
-        functions: functions that come with ldpsql, whose types are SQL that nobody else wrote.
-
-    """
+    """Give every database that the process opens from now on these functions of ldpsql; the first offer stays."""
     library = open_door()
     if isinstance(library, str):
         return

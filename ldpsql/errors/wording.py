@@ -92,13 +92,7 @@ def _tree(kind: type[LdpError]) -> list[type[LdpError]]:
 
 
 def without_values(error: duckdb.Error, typed: str) -> str | None:
-    """Return DuckDB's message about a statement without words that may be raw values; None if it may be about data.
-
-    Args:
-        error: the error that DuckDB raised.
-        typed: the text that the user wrote.
-
-    """
+    """Return DuckDB's message about a statement, which the user typed, without raw values; None if it may be about data."""
     if not isinstance(error, _OF_STATEMENTS):
         return None
     message = str(error).strip()

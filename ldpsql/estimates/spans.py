@@ -111,13 +111,7 @@ def widened(share: Measure, least: Measure, most: Measure) -> Measure:
 
 
 def shares_of_sets(estimates: Estimates, sets: Floats) -> Measure:
-    """Return the share of each of several sets of values, each field of shape (groups, sets).
-
-    Args:
-        estimates: the estimates of several groups.
-        sets: 1 for the values of a set and 0 for others, shape (values, sets).
-
-    """
+    """Return the share of each set, a column of 0 and 1 with shape (values, sets); each field has shape (groups, sets)."""
     bounds = linear(estimates, sets)
     estimate = normalised(estimates.fit.theta) @ sets
     return cut_to(Measure(estimate, bounds.std_error, bounds.low, bounds.high), 0.0, 1.0, estimates.fit.regularised[:, None])

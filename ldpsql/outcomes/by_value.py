@@ -242,13 +242,7 @@ class QuestionOfOutcome(Question):
 
     @abstractmethod
     def of_sums(self, sums: Corrected, asked: Asked) -> Lines:
-        """Return the answer for one group.
-
-        Args:
-            sums: sums of weights and outcomes by value.
-            asked: the question with the estimator, and with the values as ``unit``.
-
-        """
+        """Return the answer for one group from its sums of weights and outcomes by value; ``asked.unit`` holds the values."""
 
     def about(self, values: Domain) -> tuple[QuestionOfOutcome, tuple[int, ...]]:
         """Return the question, and the place of its column in a table."""

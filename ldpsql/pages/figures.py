@@ -23,12 +23,7 @@ MAP = 480  # pixels across
 
 
 def estimate_chart(rows: pl.DataFrame) -> alt.LayerChart | alt.FacetChart:
-    """Draw estimates as bars with their intervals, and the truth if there is a column ``truth``.
-
-    Args:
-        rows: columns value, estimate, low, high and, if known, truth.
-
-    """
+    """Draw the columns value, estimate, low and high as bars with their intervals, and a column ``truth`` if there is one."""
     base = alt.Chart(rows).encode(y=alt.Y("value:N", sort=rows["value"].to_list(), title=None))
     share = alt.X("estimate:Q", title="share", axis=alt.Axis(format="%"))
     layers = [
@@ -67,12 +62,7 @@ def stacked(charts: Mapping[str, AnyChart]) -> alt.VConcatChart:
 
 
 def plan_chart(rows: pl.DataFrame) -> alt.Chart:
-    """Draw the expected error by epsilon, a line a mechanism.
-
-    Args:
-        rows: columns mechanism, epsilon and std_error, as `ldpsql.estimates.planning` makes them.
-
-    """
+    """Draw the column std_error by epsilon, a line a mechanism, of rows as `ldpsql.estimates.planning` makes them."""
     determined = rows.filter(pl.col("std_error").is_not_null())
     log = alt.Scale(type="log")
     return (

@@ -29,13 +29,7 @@ Runs = NDArray[np.int64]
 
 
 def with_neighbours(prior: Prior, parts: Sequence[Likelihood]) -> tuple[Runs, list[Prior]] | None:
-    """Return the run of each group, and the prior of each run; None if neighbours do not help, or reports are not votes.
-
-    Args:
-        prior: what all groups have in common.
-        parts: the reports of the groups, in order.
-
-    """
+    """Return the run of each group, and the prior of each run; None if neighbours do not help, or reports are no votes."""
     if not parts or any(part.operator.votes is None for part in parts):
         return None
     votes = Votes.joined([Votes.of(part) for part in parts])
