@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from ldpsql.errors import BadSettings
 from ldpsql.mechanisms.spec import EXACT, EpsilonField, Spec, decimal_text, number
-from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp
+from ldpsql.privacy.claims import Claim, MetricLdp
 
 MICRO, _FEMTO = 10**6, 10**15
 _LARGEST = 10**6
@@ -81,8 +81,7 @@ class Cost:
     def of(cls, claim: Claim) -> Cost:
         """Return the cost of one report under a claim, rounded up."""
         currency = PER_DISTANCE if isinstance(claim, MetricLdp) else EPSILON
-        delta = claim.delta if isinstance(claim, ApproximateLdp) else Fraction(0)
-        return cls(currency, ceil(claim.epsilon.value * MICRO), ceil(delta * _FEMTO))
+        return cls(currency, ceil(claim.epsilon.value * MICRO), ceil(claim.delta * _FEMTO))
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.currency, self.epsilon + other.epsilon, self.delta + other.delta)

@@ -34,7 +34,7 @@ from ldpsql.ledger.policy import (
 from ldpsql.ledger.statements import Balance
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues, Mechanism, certify
 from ldpsql.mechanisms.spec import decimal_text
-from ldpsql.privacy.claims import ApproximateLdp, Grid, Line, Metric, MetricLdp
+from ldpsql.privacy.claims import Grid, Line, Metric, MetricLdp
 from ldpsql.registry.registry import registry
 from ldpsql.registry.shares import EPSILON_PER_DISTANCE, check_total, planned, total_of
 from ldpsql.settings import sections
@@ -358,8 +358,7 @@ class Collection:
     @property
     def delta(self) -> Fraction:
         """The delta of all columns of a row together."""
-        claims = [certified.certificate.claim for certified in self.items.values()]
-        return sum((claim.delta for claim in claims if isinstance(claim, ApproximateLdp)), Fraction(0))
+        return sum((certified.certificate.claim.delta for certified in self.items.values()), Fraction(0))
 
 
 def _permanent_cost(certified: CertifiedMechanism, currency: str, values: int) -> Fraction:

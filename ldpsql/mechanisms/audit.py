@@ -18,7 +18,6 @@ from ldpsql.channels import TOTAL, Drawn, Floats, KeyValue, Letters, Levels, Ort
 from ldpsql.channels.costs import Cost
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedStrings, Mechanism, certify, certify_values
-from ldpsql.privacy.claims import ApproximateLdp
 
 # Tests of whether draws follow their channel, by bounds that hold for any number of draws.
 
@@ -221,7 +220,7 @@ def empirical(mechanism: Mechanism, draws: int = 1_000_000, confidence: float = 
     proof = certified.certificate
     hits = [_hits(certified, x, draws) for x in (proof.value, proof.other)]
     low, high = _lower(hits[0], draws, confidence), _upper(hits[1], draws, confidence)
-    delta = float(proof.claim.delta) if isinstance(proof.claim, ApproximateLdp) else 0.0
+    delta = float(proof.claim.delta)
     metric = getattr(proof.claim, "metric", None)
     distance = float(metric.below(proof.value, proof.other)) if metric is not None else 1.0
     bound = max(0.0, float(np.log(max(low - delta, 1e-300) / high))) / distance

@@ -453,7 +453,7 @@ def largest_of(claims: Sequence[Claim]) -> PureLdp | ApproximateLdp:
     for claim in claims:
         sum_of([claim])
     epsilon = max(claim.epsilon for claim in claims)
-    delta = max(claim.delta if isinstance(claim, ApproximateLdp) else Fraction(0) for claim in claims)
+    delta = max(claim.delta for claim in claims)
     return ApproximateLdp(epsilon, delta) if delta else PureLdp(epsilon)
 
 
@@ -467,7 +467,7 @@ def sum_of(claims: Iterable[Claim]) -> PureLdp | ApproximateLdp:
                 "perturb it by itself, or choose a mechanism of epsilon-LDP",
             )
         epsilon += claim.epsilon.value
-        delta += claim.delta if isinstance(claim, ApproximateLdp) else 0
+        delta += claim.delta
     if epsilon > Epsilon.maximum:
         raise InvalidParameter(
             f"the epsilons of the columns add up to more than {Epsilon.maximum}", "give each column a smaller one"

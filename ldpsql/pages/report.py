@@ -39,7 +39,7 @@ from ldpsql.pages.numbers import Distributions, axis_names, ordered
 from ldpsql.pages.plan import curves, in_words
 from ldpsql.pages.plots import Axis, Series, figure, lines
 from ldpsql.pages.tables import Column
-from ldpsql.privacy.claims import ApproximateLdp, Claim, MetricLdp, NoClaim, PureLdp
+from ldpsql.privacy.claims import Claim, MetricLdp, NoClaim, PureLdp
 from ldpsql.registry.registry import registry
 
 MOST_ROWS = 20_000  # rows of all tables of a page together: more make it slow to open
@@ -148,7 +148,7 @@ def promise(claim: Claim, inputs: str = "values") -> str:
     if isinstance(claim, MetricLdp):
         return f"values at distance d give any report with chances at most e^({number(epsilon)} d) times as large as each other"
     ratio = number(exp(epsilon), exp(epsilon) / 100) if epsilon < 20 else f"e^{number(epsilon)}"
-    rest = f", except with probability {float(claim.delta):g}" if isinstance(claim, ApproximateLdp) else ""
+    rest = f", except with probability {float(claim.delta):g}" if claim.delta else ""
     return f"any two {inputs} give the same report with chances that differ at most by a factor of {ratio}{rest}"
 
 

@@ -19,7 +19,7 @@ from ldpsql.ledger.review import WORDS, Collection, Limit, distances
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.spec import decimal_text
 from ldpsql.pages.document import Fact, Markup, counted, document, joined, percent, tag
-from ldpsql.privacy.claims import ApproximateLdp, MetricLdp
+from ldpsql.privacy.claims import MetricLdp
 
 # What people answer and how the answers are protected, in words that need no knowledge of privacy or of this project.
 
@@ -60,7 +60,7 @@ def _protection(certified: CertifiedMechanism) -> Iterator[str]:
         yield "replaced by a random message that depends on the answer"
     if isinstance(claim, MetricLdp):
         yield f"only near answers are hard to tell apart, where {distances(certified, claim.metric)}"
-    if isinstance(claim, ApproximateLdp):
+    if claim.delta:
         yield f"the limit may fail with a chance of {float(claim.delta):g}"
     if isinstance(channel, RepeatedHash):
         together = permanent_claim(certified).epsilon

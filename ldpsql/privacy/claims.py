@@ -188,6 +188,7 @@ class PureLdp:
     """
 
     epsilon: Epsilon
+    delta: ClassVar[Fraction] = Fraction(0)
 
     @property
     def limit(self) -> Fraction:
@@ -208,6 +209,7 @@ class MetricLdp:
 
     epsilon: Epsilon
     metric: Metric
+    delta: ClassVar[Fraction] = Fraction(0)
 
     def limit(self, x: int, other: int) -> Fraction:
         """Return the largest admissible ratio of two values, rounded down."""

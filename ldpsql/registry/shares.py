@@ -10,7 +10,7 @@ from ldpsql.errors import BadSettings, InvalidEpsilon, InvalidSpec, RowBudgetExc
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.calls import read_call
 from ldpsql.mechanisms.spec import decimal_text, number
-from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, MetricLdp
+from ldpsql.privacy.claims import Claim, Epsilon, MetricLdp
 
 EPSILON_PER_DISTANCE = "epsilon_per_distance"
 _STEPS = 10**6  # planned epsilons are rounded down to millionths, so that they never exceed the total
@@ -79,7 +79,7 @@ def check_total(name: str, table: Mapping[str, Any], claims: Iterable[Claim]) ->
     listed = list(claims)
     far = [claim.epsilon.value for claim in listed if isinstance(claim, MetricLdp)]
     near = [claim.epsilon.value for claim in listed if not isinstance(claim, MetricLdp)]
-    delta = [claim.delta for claim in listed if isinstance(claim, ApproximateLdp)]
+    delta = [claim.delta for claim in listed]
     for key, parts in (("epsilon", near), (EPSILON_PER_DISTANCE, far), ("delta", delta)):
         spent, total = sum(parts, Fraction(0)), total_of(table, key)
         if spent > total:
