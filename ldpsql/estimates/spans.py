@@ -43,7 +43,7 @@ class RangeShares(Functional):
         if spans.exact:
             return share
         least, most = (_shares(estimates, one) for one in (spans.certain, spans.possible))
-        return widened(share, least, most)
+        return widened(share, least, most, spans.centred.end > spans.centred.first)
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,11 @@ class RangeShare(Functional):
         """Return the share of the range in every group, also if the values are not listed in rising order."""
         values = estimates.values
         certain, possible = between(values, self.low, self.high)
-        share = _share(estimates, certain | possible & within(scale_of(values), self.low, self.high))
+        centred = certain | possible & within(scale_of(values), self.low, self.high)
+        share = _share(estimates, centred)
         if (certain == possible).all():
             return share
-        return widened(share, *(_share(estimates, inside) for inside in (certain, possible)))
+        return widened(share, _share(estimates, certain), _share(estimates, possible), centred.any())
 
 
 def _share(estimates: Estimates, inside: NDArray[np.bool_]) -> Measure:
@@ -101,12 +102,12 @@ def _running(estimates: Estimates) -> Floats:
     return np.pad(normalised(estimates.fit.theta).cumsum(axis=1), ((0, 0), (1, 0)))
 
 
-def widened(share: Measure, least: Measure, most: Measure) -> Measure:
+def widened(share: Measure, least: Measure, most: Measure, counted: NDArray[np.bool_] | np.bool_ | bool = True) -> Measure:
     """Return a share with its own error; its interval holds the share of what is surely inside, and of what is possibly.
 
-    A share of no whole value has the error of the values that are possibly inside.
+    A share that counts no value has the error of the values that are possibly inside.
     """
-    error = np.where(share.std_error > 0, share.std_error, most.std_error)
+    error = np.where(counted, share.std_error, most.std_error)
     return replace(share, std_error=error, low=np.minimum(least.low, share.low), high=np.maximum(most.high, share.high))
 
 
