@@ -28,6 +28,7 @@ _START = 0.45  # of epsilon: below 1/2, weights by distance keep epsilon when th
 _ROOM, _GHOST = 1e-5, 1e-9  # of the expected loss, for rounding; a share of reports that are left out
 _DAMPED = 1e-13  # of the curvature, which doubles can hardly tell from none in some direction
 _STEPS, _GAP = 200, 1e-5  # of the interior-point method: the most steps, and the gap
+_SPENT = 1e-9  # of the cost: what is left of the gap is rounding, which more steps do not remove
 _NEARLY, _CAREFUL = 0.99, 0.9  # how far to go to the boundary, if the cost is linear or not
 
 
@@ -298,6 +299,8 @@ def interior(now: T, sums: float = np.inf) -> tuple[T, float]:
     with suppress(np.linalg.LinAlgError, FloatingPointError), np.errstate(over="raise", divide="raise", invalid="raise"):
         for _ in range(_STEPS):
             if now.cost - bound <= _GAP * now.cost and np.abs(now.unmet).max() <= sums:
+                break
+            if (now.prices * now.left).sum() <= _SPENT * now.cost:
                 break
             now = now.improved()
             bound = max(bound, now.bound)
