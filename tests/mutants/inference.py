@@ -251,7 +251,7 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/estimates/spans.py",
-        "return widened(share, least, most)",
+        "return widened(share, least, most, spans.centred.end > spans.centred.first)",
         "return share",
         "a range that cuts a bin is as certain as one that does not",
         "tests/laws/test_intervals.py::test_the_intervals_of_means_and_quantiles_hold_all_values_of_a_bin",

@@ -169,8 +169,8 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/ledger/policy.py",
-        "return cls(currency, ceil(claim.epsilon.value * MICRO), ceil(delta * _FEMTO))",
-        "return cls(currency, int(claim.epsilon.value * MICRO), ceil(delta * _FEMTO))",
+        "return cls(currency, ceil(claim.epsilon.value * MICRO), ceil(claim.delta * _FEMTO))",
+        "return cls(currency, int(claim.epsilon.value * MICRO), ceil(claim.delta * _FEMTO))",
         "costs are rounded down",
         f"{_LEDGER}::test_costs_are_rounded_up_and_budgets_down",
     ),
