@@ -113,7 +113,7 @@ def _answer(question: type[Question], counts: str, asked: str, record: str) -> s
 def _typed(question: type[Question], answer: str, record: str) -> str:
     """Return the SQL of an answer with values in their own type."""
     by = f"[{quoted(question.typed_by)}][1]" if question.typed_by else "NULL"
-    # || keeps CREATE MACRO from binding what does not exist yet, as the subscripts do.
+    # ||, CASE and the subscript keep CREATE MACRO from binding what does not exist yet.
     kind = f"'' || {ANSWER_TYPE}('{question.name}', typeof(CASE WHEN true THEN m END), {TEXT}(m), {by}, {record})"
     return f"cast_to_type({answer}, from_json('null', {kind}))"
 
