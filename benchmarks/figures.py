@@ -14,7 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-from ldpsql.inference.solver.remembered import _SOLVED
+from ldpsql.inference.solver.mle import _SOLVED
 
 Work = Callable[[], object]
 ONLY = "LDPSQL_BENCHMARK_ONLY"  # words of the lines to measure; see `wanted`

@@ -99,10 +99,9 @@ from ldpsql.estimates.recommending import Candidate
 from ldpsql.estimates.synthetic import drawn_cells, weights
 from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.hooks import API_VERSION, hookimpl
-from ldpsql.inference.counting import aligned, check_reports, likelihoods
+from ldpsql.inference.counting import SomeColumns, aligned, check_reports, likelihoods
 from ldpsql.inference.counts import weighed
 from ldpsql.inference.mixed import Mixed, Perturbed, Repeated
-from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.ledger.guard import (
     GIVE_LEDGER,
     Statements,

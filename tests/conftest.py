@@ -22,8 +22,7 @@ if "LDPSQL_TEST_CACHE" not in os.environ:  # one folder for all processes of a r
     atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 from ldpsql.functions import registry
-from ldpsql.inference import deadline
-from ldpsql.inference.solver import limits
+from ldpsql.inference import limits
 from ldpsql.registry.agreement import warn_unmarked
 from tests import commands, instances, seeds
 
@@ -75,8 +74,7 @@ def wound(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def wind() -> None:
         looks = count()
-        for place in (deadline, limits):
-            monkeypatch.setattr(place, "monotonic", lambda: float(next(looks)))
+        monkeypatch.setattr(limits, "monotonic", lambda: float(next(looks)))
 
     return wind
 

@@ -13,7 +13,7 @@ from ldpsql import Status
 from ldpsql.errors import OutOfTime
 from ldpsql.estimators import check
 from ldpsql.functions import registry
-from ldpsql.inference.deadline import soonest, until
+from ldpsql.inference.limits import soonest, until
 from ldpsql.questions import Mean, Quantile, RangeShare
 from ldpsql.testing import estimate_counts, operator_of
 
@@ -125,7 +125,7 @@ def test_a_deadline_holds_for_lists_of_reports_over_many_values(con: DuckDBPyCon
 def test_an_estimate_without_a_deadline_is_refused_when_it_takes_too_long(
     con: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ldpsql.inference.deadline.SECONDS", -9.0)  # each group may take one second more
+    monkeypatch.setattr("ldpsql.inference.limits.SECONDS", -9.0)  # each group may take one second more
     con.execute("CREATE TABLE several AS SELECT i % 5 AS g, ldp.perturb(i % 9, ldp.oue(1, range(9))) AS r FROM range(900) t(i)")
     for call in ("ldp.ibu(r, ldp.oue(1, range(9)))", "ldp.mean(r, ldp.oue(1, range(9)), estimator := 'ibu')"):
         with pytest.raises(Error, match=r"LDP103.*pass deadline := 600"):

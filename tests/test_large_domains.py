@@ -19,7 +19,7 @@ from ldpsql.errors import InvalidParameter, NotApplicable, NotReports
 from ldpsql.estimators import block_maximum, maximum_likelihood
 from ldpsql.functions import fingerprint, registry
 from ldpsql.inference.operators import CharacterOperator, ListedOperator, supports
-from ldpsql.inference.solver.remembered import _SOLVED
+from ldpsql.inference.solver.mle import _SOLVED
 from ldpsql.mechanisms import TOTAL, OrthogonalHash, PrivateHash, base, certify
 from ldpsql.testing import estimate_counts
 from plugins.mechanisms.olh import Olh

@@ -15,10 +15,10 @@ import ldpsql
 from ldpsql import Fit, Likelihood, Status
 from ldpsql.estimators import Limits, maximum_likelihood
 from ldpsql.functions import registry
-from ldpsql.inference.deadline import until
+from ldpsql.inference.limits import until
 from ldpsql.inference.solver import mle
+from ldpsql.inference.solver.mle import _SOLVED
 from ldpsql.inference.solver.objective import Point
-from ldpsql.inference.solver.remembered import _SOLVED
 from ldpsql.mechanisms import certify_values
 from ldpsql.questions import Mean, Quantile
 from ldpsql.testing import DenseOperator

@@ -20,12 +20,11 @@ from ldpsql.inference.operators import (
     packed,
     stacked,
 )
-from ldpsql.inference.solver import mle, newton
-from ldpsql.inference.solver.interior import interior_maximum
+from ldpsql.inference.solver import mle, steps
+from ldpsql.inference.solver.interior import interior_maximum, unique
 from ldpsql.inference.solver.mle import _ended, maximise, solve
 from ldpsql.inference.solver.objective import Point
-from ldpsql.inference.solver.squarem import squarem_step
-from ldpsql.inference.solver.uniqueness import unique
+from ldpsql.inference.solver.steps import squarem_step
 from ldpsql.testing import DenseOperator, operator_of
 from tests import seeds
 
@@ -235,9 +234,9 @@ def test_a_maximum_with_more_values_than_a_first_model_takes_is_reached(monkeypa
     for module, name, size in (
         (mle, "MAX_VALUES", 150),
         (mle, "MAX_INTERIOR_CELLS", 0),  # Newton steps have to find it themselves
-        (newton, "MAX_VALUES", 150),
-        (newton, "MIN_WORKING", 40),
-        (newton, "FIRST_VALUES", 30),
+        (steps, "MAX_VALUES", 150),
+        (steps, "MIN_WORKING", 40),
+        (steps, "FIRST_VALUES", 30),
     ):
         monkeypatch.setattr(module, name, size)
     channel = sets_of({"mechanism": "oue", "epsilon": 8, "domain": list(range(151))})

@@ -13,7 +13,7 @@ from ldpsql import Likelihood
 from ldpsql.errors import IllConditioned, NotApplicable
 from ldpsql.estimators import Fit, Floats, TableEstimator, shares_of, split
 from ldpsql.functions import registry
-from ldpsql.inference.some_columns import margin
+from ldpsql.inference.counting import margin
 from ldpsql.testing import estimate_counts, operator_of
 
 SIZES = (2, 3, 4)

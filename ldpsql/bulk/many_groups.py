@@ -40,7 +40,7 @@ from ldpsql.estimates.estimate import Estimates, estimated, refuse_pairs
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.counts import GroupedCounts, whole_numbers
-from ldpsql.inference.deadline import soonest, until
+from ldpsql.inference.limits import soonest, until
 from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.names import IBU, KIND
 from ldpsql.places import Place

@@ -25,8 +25,7 @@ from ldpsql.domains.product import Product
 from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.scale import scale_of
-from ldpsql.inference.counting import operator_of
-from ldpsql.inference.rows import least_squares
+from ldpsql.inference.counting import least_squares, operator_of
 from ldpsql.inference.score_intervals import deviations
 from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
 from ldpsql.registry.registry import registry

@@ -20,8 +20,8 @@ from ldpsql.estimates.fitting import check_possible
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, likelihoods
 from ldpsql.inference.counts import GroupedCounts, numbers_of
-from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.limits import soonest, until
 from ldpsql.mechanisms.base import Mechanism
 
 InOrder: TypeAlias = tuple[NDArray[np.int64], list[Estimator]]  # which estimator each group has, and these

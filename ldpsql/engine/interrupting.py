@@ -19,7 +19,7 @@ from duckdb import DuckDBPyConnection, ResourceInUseException, TransactionExcept
 from ldpsql.engine.connections import duckdb_of
 from ldpsql.engine.functions import MARK
 from ldpsql.errors import ConnectionRefused, Interrupted
-from ldpsql.inference.solver.limits import Limits
+from ldpsql.inference.limits import Limits
 
 # Ctrl-C while the main thread is inside DuckDB, where Python runs no handler.
 #

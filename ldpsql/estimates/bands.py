@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from ldpsql.errors import OutOfTime
 from ldpsql.estimates.linear import Linear, of_ranges
 from ldpsql.estimates.uncertainty import likeliest
-from ldpsql.inference.deadline import check, until
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.limits import Limits, check, until
 from ldpsql.inference.operators import DenseOperator, Floats, Ints, Ranges
 from ldpsql.inference.score_intervals import deviations
-from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import solve
 from ldpsql.inference.weighted import ratio
 

@@ -19,8 +19,8 @@ from ldpsql.estimates.fitting import fitted
 from ldpsql.estimates.scale import check_ordered, scale_of
 from ldpsql.estimators.base import Estimator
 from ldpsql.estimators.resampling import generator, redrawn
-from ldpsql.inference.deadline import check
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.limits import check
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.solver.mle import maximum_likelihood

@@ -31,16 +31,23 @@ from ldpsql.estimates.uncertainty import (
 )
 from ldpsql.estimates.verdict import Learnt, Verdict, learnt
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counting import Described, ReportSource, column_likelihood, likelihoods, table_likelihood
+from ldpsql.inference.counting import (
+    Described,
+    ReportSource,
+    SomeColumns,
+    column_likelihood,
+    likelihoods,
+    margin,
+    table_likelihood,
+)
 from ldpsql.inference.counts import GroupedCounts
-from ldpsql.inference.deadline import soonest, until
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.limits import soonest, until
 from ldpsql.inference.mixed import of_lists
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status, simplex_projection
 from ldpsql.inference.score_intervals import of_each
-from ldpsql.inference.solver.uniqueness import identified, unique
-from ldpsql.inference.some_columns import SomeColumns, margin
+from ldpsql.inference.solver.interior import identified, unique
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
 

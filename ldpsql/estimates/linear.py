@@ -11,8 +11,8 @@ import numpy as np
 from ldpsql.errors import OutOfTime
 from ldpsql.estimates.uncertainty import likeliest
 from ldpsql.inference.counting import operator_of
-from ldpsql.inference.deadline import until
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.limits import until
 from ldpsql.inference.operators import Floats, Ranges
 from ldpsql.inference.operators.weights import Bounding, Majorants
 from ldpsql.inference.outcome import Status, normalised, simplex_projection

@@ -24,10 +24,9 @@ from ldpsql.estimates.fitting import estimator_of_shares
 from ldpsql.estimates.measures import FIELDS, Measure, TableFunctional
 from ldpsql.estimates.scale import check_ordered, scale_of
 from ldpsql.estimators.base import Estimator
-from ldpsql.inference.counting import ReportSource
+from ldpsql.inference.counting import ReportSource, SomeColumns
 from ldpsql.inference.mixed import Mixed
 from ldpsql.inference.operators import Ints
-from ldpsql.inference.some_columns import SomeColumns
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism
 
 Argument: TypeAlias = pa.Scalar

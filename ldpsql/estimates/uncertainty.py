@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.inference.deadline import check
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.limits import Limits, check
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status, simplex_projection
 from ldpsql.inference.score_intervals import cut, deviations, exact_ends, log_fit_p_value, vote_scatter
-from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import TOLERANCE, maximum_likelihood
 
 FALSE_ALARM = 1e-12  # chance of refusing honest reports

@@ -29,11 +29,10 @@ from ldpsql.estimators.resampling import ALIKE, Split, certain_parts, clear, fol
 from ldpsql.estimators.tables import TableEstimator, mutual_information, outer, shares_of
 from ldpsql.estimators.trials import COMPARING, compared
 from ldpsql.hooks import API_VERSION, hookimpl
-from ldpsql.inference.deadline import check, within_part
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.limits import Limits, check, within_part
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status, simplex_projection, sum_to_one
-from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import em_step, maximum_likelihood, uniform
 from ldpsql.inference.solver.together import Ascent, until_still
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql.errors import InvalidParameter, OutOfTime
-from ldpsql.inference.deadline import check, late
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.limits import check, late
 from ldpsql.inference.outcome import Fit, Status
 from ldpsql.inference.score_intervals import of_each
 from ldpsql.mechanisms.spec import Spec

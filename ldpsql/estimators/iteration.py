@@ -12,9 +12,9 @@ from ldpsql.errors import InvalidParameter, OutOfTime
 from ldpsql.estimators.base import Estimator
 from ldpsql.estimators.resampling import FOLDS, Split, split
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.limits import Limits
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status
-from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import begun, maximum_likelihood
 from ldpsql.inference.solver.together import TINY, Rows, moved, until_still
 

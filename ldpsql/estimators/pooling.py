@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.limits import Limits
 from ldpsql.inference.operators import Floats, merged
 from ldpsql.inference.operators.weights import tangent_inverse
-from ldpsql.inference.solver.limits import Limits
 from ldpsql.inference.solver.mle import TOLERANCE, along_gradients, maximum_likelihood, uniform
 from ldpsql.inference.solver.objective import TiedPoint
 from ldpsql.inference.solver.together import Ascent, Rows, moved, until_still

@@ -13,11 +13,11 @@ from ldpsql.errors import IllConditioned, NotApplicable
 from ldpsql.estimators.base import Estimator
 from ldpsql.estimators.iteration import IterativeEstimator, StopField
 from ldpsql.estimators.resampling import Split
+from ldpsql.inference.counting import margin, summed
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Fit, Status, simplex_projection
 from ldpsql.inference.solver.mle import em_step, uniform
-from ldpsql.inference.some_columns import margin, summed
 
 FOLDS = 3
 CELLS = 4_000_000  # of groups x folds x cells, for the groups that are estimated together

@@ -14,8 +14,8 @@ from ldpsql.errors import IllConditioned, NotApplicable
 from ldpsql.estimators.base import Estimator
 from ldpsql.estimators.iteration import IterativeEstimator
 from ldpsql.estimators.resampling import ALIKE, Split, clear, gained
-from ldpsql.inference.deadline import check, within_part
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.limits import check, within_part
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Status
 

@@ -19,9 +19,8 @@ from ldpsql.domains.product import Product
 from ldpsql.errors import IllConditioned, InvalidParameter
 from ldpsql.estimates.conditions import groups_of
 from ldpsql.estimates.scale import scale_of
-from ldpsql.inference.counting import possible
+from ldpsql.inference.counting import certified_operator, least_squares, listed_positions, observed_column, possible
 from ldpsql.inference.operators.base import MAX_CONDITION
-from ldpsql.inference.rows import certified_operator, least_squares, listed_positions, observed_column
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, CertifiedValues, Mechanism, certify
 from ldpsql.reports import NumberedReports, impossible
 

@@ -27,8 +27,8 @@ from ldpsql.estimates.shown import Tabular
 from ldpsql.estimates.verdict import Learnt, judged
 from ldpsql.estimators.base import Estimator
 from ldpsql.estimators.sharing.ratios import Ratios
-from ldpsql.inference.deadline import late, soonest, until
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.limits import late, soonest, until
 from ldpsql.inference.operators import (
     BinOperator,
     DenseOperator,

@@ -15,7 +15,7 @@ from ldpsql.channels import Letters, Prefixes, Words64
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import InvalidParameter, OutOfTime
 from ldpsql.inference.counts import GroupedCounts
-from ldpsql.inference.deadline import check, soonest, until
+from ldpsql.inference.limits import check, soonest, until
 from ldpsql.inference.operators import Floats, Ints
 from ldpsql.inference.score_intervals import exact_ends
 from ldpsql.mechanisms.base import CertifiedStrings, Mechanism, certify

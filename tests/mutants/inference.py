@@ -74,21 +74,21 @@ MUTANTS = (
         "no problem is known whose maximum is not unique and that Newton steps do not leave in the middle",
     ),
     Mutant(
-        "ldpsql/inference/solver/limits.py",
+        "ldpsql/inference/limits.py",
         "return Status.OUT_OF_STEPS if self.steps >= self._allowed else Status.ROUNDED",
         "return Status.ROUNDED",
         "a solve without steps left says that rounding ended it",
         "tests/laws/test_estimates.py::test_an_estimate_that_ran_out_of_steps_is_certified_if_and_only_if_its_gap_is_within_the_tolerance",
     ),
     Mutant(
-        "ldpsql/inference/solver/remembered.py",
+        "ldpsql/inference/solver/mle.py",
         "return self.most == most or (self.status in _ENDED and self.steps < most)",
         "return True",
         "a maximum that steps cut short is remembered for solves of more steps",
         "tests/test_one_maximum.py::test_fewer_steps_a_start_or_a_tolerance_of_its_own_are_solved_as_asked",
     ),
     Mutant(
-        "ldpsql/inference/solver/remembered.py",
+        "ldpsql/inference/solver/mle.py",
         "likelihood.operator.key + np.float64(tolerance).tobytes()",
         "likelihood.operator.key",
         "a maximum of a wide tolerance is remembered for a narrow one",
@@ -319,7 +319,7 @@ MUTANTS = (
         "tests/test_table_answers.py::test_conditional_means_variances_and_quantiles_are_those_of_the_estimated_table",
     ),
     Mutant(
-        "ldpsql/inference/some_columns.py",
+        "ldpsql/inference/counting.py",
         "keep = whole.keep + (others - 1) * whole.spread",
         "keep = whole.keep + others * whole.spread",
         "margins of joint k-RR are kept too often",

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.estimators.sharing.cells import CLASSES, GRID, Cells, Votes, concentrations, first_of, gamma_masses, whole_masses
-from ldpsql.inference.deadline import check
+from ldpsql.inference.limits import check
 from ldpsql.inference.operators import Floats
 
 # Priors of shares that a group's own reports determine well: too narrow for a grid that all groups have in common.

@@ -15,8 +15,8 @@ import numpy as np
 from ldpsql.estimators.iteration import smoothed
 from ldpsql.estimators.resampling import split
 from ldpsql.estimators.sharing.cells import CLASSES, CONCENTRATIONS
-from ldpsql.inference.deadline import check
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.limits import check
 from ldpsql.inference.operators import Floats
 
 FOLDS, STEPS = 3, 50

@@ -3,7 +3,6 @@
 from ldpsql.channels import Floats, Ints
 from ldpsql.inference.operators.base import Ends, Operator, PairOperator, operator
 from ldpsql.inference.operators.dense import BlocksOperator, DenseOperator, StepsOperator
-from ldpsql.inference.operators.geometric import GeometricOperator, SquareGeometricOperator
 from ldpsql.inference.operators.keep_or_spread import (
     KeepOrSpreadOperator,
     KeepOrWindowOperator,
@@ -13,8 +12,8 @@ from ldpsql.inference.operators.keep_or_spread import (
 from ldpsql.inference.operators.kronecker import MOST_REPORTS, KhatriRaoOperator, KroneckerOperator, ObservedColumn, Unreported
 from ldpsql.inference.operators.levels import LevelsOperator
 from ldpsql.inference.operators.merged import ExtendedOperator, MergedOperator, MergedSupportOperator, merged
+from ldpsql.inference.operators.noise import GeometricOperator, PlaneOperator, SquareGeometricOperator
 from ldpsql.inference.operators.orthogonal import CharacterOperator, ListedOperator
-from ldpsql.inference.operators.plane import PlaneOperator
 from ldpsql.inference.operators.product import ProductOperator, StackOperator
 from ldpsql.inference.operators.ranges import Ranges
 from ldpsql.inference.operators.supports import (

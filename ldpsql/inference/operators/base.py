@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import Channel, Floats
 from ldpsql.errors import IllConditioned, InternalError
-from ldpsql.inference.deadline import check
+from ldpsql.inference.limits import check
 from ldpsql.inference.operators.ranges import Ranges
 from ldpsql.inference.operators.weights import Bounding, tangent_inverse, tangent_solve
 from ldpsql.inference.score_intervals import of_votes, score_ends, vote_scatter

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import Floats, Rows
 from ldpsql.channels.costs import Cost
 from ldpsql.errors import NotApplicable
-from ldpsql.inference.deadline import check
+from ldpsql.inference.limits import check
 from ldpsql.inference.operators.base import MAX_CONDITION, Ends, InvertedOperator, Operator, digest, operator
 from ldpsql.inference.operators.dense import DenseOperator
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, Codes, Floats, KeepOrSpread, Levels
 from ldpsql.channels.level_hashes import Response
-from ldpsql.inference.deadline import check
+from ldpsql.inference.limits import check
 from ldpsql.inference.operators.base import Ends, Operator, digest, operator
 from ldpsql.inference.operators.merged import ExtendedOperator
 from ldpsql.inference.operators.product import StackOperator

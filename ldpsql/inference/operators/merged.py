@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import Floats
-from ldpsql.inference.deadline import check
+from ldpsql.inference.limits import check
 from ldpsql.inference.operators.base import Operator, digest
 from ldpsql.inference.operators.dense import DenseOperator, StepsOperator
 from ldpsql.inference.operators.supports import SetOperator

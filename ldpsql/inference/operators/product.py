@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import Floats
 from ldpsql.channels.costs import Cost
 from ldpsql.errors import IllConditioned, NotApplicable
-from ldpsql.inference.deadline import check
+from ldpsql.inference.limits import check
 from ldpsql.inference.operators.base import Ends, InvertedOperator, Operator, digest
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.operators.supports import MOST_PAIRS

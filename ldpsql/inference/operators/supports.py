@@ -17,7 +17,7 @@ from ldpsql.channels import TOTAL, BinBits, Drawn, Floats, IndependentBits, SetC
 from ldpsql.channels.costs import Cost
 from ldpsql.channels.hashed import splitmix
 from ldpsql.errors import NotApplicable
-from ldpsql.inference.deadline import check
+from ldpsql.inference.limits import check
 from ldpsql.inference.operators.base import Ends, Operator, PairOperator, digest, of_each
 from ldpsql.inference.operators.dense import DenseOperator
 from ldpsql.inference.score_intervals import known_law, log_p_within

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ldpsql.caches import ByteCache
 from ldpsql.channels import Floats
-from ldpsql.inference.deadline import check
+from ldpsql.inference.limits import check
 from ldpsql.inference.operators import positive
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""The maximum of the likelihood, with a certificate: each kind of step has its file, and `mle` chooses among them."""
+"""The maximum of the likelihood, with a certificate: `mle` chooses among the steps of `steps`."""

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ldpsql.errors import OutOfTime
 from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.limits import Limits
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Status
-from ldpsql.inference.solver.limits import Limits
 
 TINY = 1e-300  # instead of the probability zero of a report that nobody sent
 Rows: TypeAlias = NDArray[np.int64]
