@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ldpsql
 from ldpsql.bulk.columns import kept, kept_type
+from ldpsql.errors import SourceRefused
 
 KRR = "krr(1, ['a', 'b'])"
 HIDDEN = "HGFEDCBA"
@@ -143,3 +147,84 @@ def test_kept_values_are_the_same(column: pa.Array) -> None:
         result.validate(full=True)
         assert result.type == kept_type(column.type)
         assert result.to_pylist() == rows.to_pylist()
+
+
+FIRST_FILES: dict[str, tuple[pa.Array, pa.Array]] = {
+    "a fraction after whole numbers": (pa.array([1, 2]), pa.array([1.5, 2.0])),
+    "more digits": (pa.array([Decimal("1.1")], pa.decimal128(5, 1)), pa.array([Decimal("1.15")], pa.decimal128(5, 2))),
+    "a time after days": (pa.array([date(2026, 1, 1)]), pa.array([datetime(2026, 1, 1, 5)])),
+    "a number after booleans": (pa.array([True]), pa.array([5])),
+    "a fraction in a list": (pa.array([[1]]), pa.array([[1.5]])),
+}
+
+
+@pytest.mark.parametrize("split", [True, False])
+@pytest.mark.parametrize("name", FIRST_FILES)
+def test_files_whose_first_one_would_change_the_values_of_another_are_refused(name: str, split: bool, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number, column in enumerate(FIRST_FILES[name]):
+        drawn = pa.array(["a"] * len(column))
+        pq.write_table(pa.table({"x": drawn, "k": column, "other": column}), tmp_path / "in" / f"{number}.parquet")
+    out = tmp_path / ("out" if split else "out.parquet")
+    with pytest.raises(SourceRefused, match=r"\[LDP520\] the column 'k' has a type in the first file .* union_by_name := true"):
+        ldpsql.perturb_copy(duckdb.connect(), tmp_path / "in", out, {"x": KRR}, keep=["k"])
+    assert ldpsql.perturb_copy(duckdb.connect(), tmp_path / "in", out, {"x": KRR}).rows == sum(map(len, FIRST_FILES[name]))
+
+
+def test_whole_numbers_of_several_sizes_are_one_column(tmp_path: Path) -> None:
+    for number, kind in enumerate((pa.int64(), pa.int16(), pa.uint32())):
+        pq.write_table(pa.table({"x": ["a"], "k": pa.array([number], kind)}), tmp_path / f"{number}.parquet")
+    ldpsql.perturb_copy(duckdb.connect(), tmp_path / "*.parquet", tmp_path / "out.parquet", {"x": KRR}, keep=["k"])
+    assert sorted(pq.read_table(tmp_path / "out.parquet")["k"].to_pylist()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "line", "last"),
+    [
+        ("people.csv", "x,k\n", "a,1\n", "a,1.5\n"),
+        ("people.csv", "x,k\n", "a,1\n", "a,15e-1\n"),
+        ("people.csv", "x,k\n", "a,2026-01-01\n", "a,2026-01-02 05:00:00\n"),
+        ("people.csv", "x,k\n", "a,31/01/2026\n", "a,31/01/2026 05:00:00\n"),
+        ("people.json", "", '{"x": "a", "k": 1}\n', '{"x": "a", "k": 1.5}\n'),
+        ("people.json", "", '{"x": "a", "k": 18446744073709551615}\n', '{"x": "a", "k": 1.5}\n'),
+        ("people.json", "", '{"x": "a", "k": "2026-01-01"}\n', '{"x": "a", "k": "2026-01-02 05:00:00"}\n'),
+    ],
+)
+def test_a_value_below_the_lines_that_show_the_type_of_its_column_is_kept_or_refused(
+    name: str, head: str, line: str, last: str, tmp_path: Path
+) -> None:
+    lines, con = 25_000, duckdb.connect()
+    (tmp_path / name).write_text(head + line * lines)
+    assert ldpsql.perturb_copy(con, tmp_path / name, tmp_path / "out.parquet", {"x": KRR}, keep=["k"]).rows == lines
+    (tmp_path / name).write_text(head + line * lines + last)
+    with pytest.raises(SourceRefused, match="does every column have one type"):
+        ldpsql.perturb_copy(con, tmp_path / name, tmp_path / "out.parquet", {"x": KRR}, keep=["k"], replace=True)
+    (tmp_path / name).write_text(head + line + last)  # DuckDB sees both
+    ldpsql.perturb_copy(con, tmp_path / name, tmp_path / "out.parquet", {"x": KRR}, keep=["k"], replace=True)
+    texts = {str(value) for value in pq.read_table(tmp_path / "out.parquet")["k"].to_pylist()}
+    assert len(texts) == 2
+    assert any("5" in value for value in texts)
+
+
+def test_keys_of_json_that_differ_in_case_are_two_columns(tmp_path: Path) -> None:
+    (tmp_path / "people.json").write_text('{"x": "a", "ID": 1, "id": 2}\n')
+    ldpsql.perturb_copy(duckdb.connect(), tmp_path / "people.json", tmp_path / "out.parquet", {"x": KRR}, keep=["ID", "id_1"])
+    assert pq.read_table(tmp_path / "out.parquet").drop("x").to_pylist() == [{"ID": 1, "id_1": 2}]
+
+
+@pytest.mark.parametrize("number", ["7.0", "1e3", "-5", "+5", ""])
+def test_whole_numbers_however_they_are_written_are_kept(number: str, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("x,k\n" + "a,1\n" * 25_000 + f"a,{number}\n")
+    ldpsql.perturb_copy(duckdb.connect(), tmp_path / "people.csv", tmp_path / "out.parquet", {"x": KRR}, keep=["k"])
+    assert set(pq.read_table(tmp_path / "out.parquet")["k"].to_pylist()) == {1, int(float(number)) if number else None}
+
+
+def test_a_pattern_finds_files_only_and_a_stream_is_not_a_file(tmp_path: Path) -> None:
+    con, people = duckdb.connect(), pa.table({"x": ["a", "b"]})
+    (tmp_path / "in" / "day.parquet").mkdir(parents=True)
+    pq.write_table(people, tmp_path / "in" / "day.parquet" / "0.parquet")
+    assert ldpsql.perturb_copy(con, tmp_path / "in" / "**", tmp_path / "out.parquet", {"x": KRR}).rows == 2
+    with pa.ipc.new_stream(tmp_path / "people.arrow", people.schema) as stream:
+        stream.write(people)
+    with pytest.raises(SourceRefused, match=r"'people\.arrow' is not a complete Arrow file\..*new_file instead of new_stream"):
+        ldpsql.perturb_copy(con, tmp_path / "people.arrow", tmp_path / "out.parquet", {"x": KRR}, replace=True)

@@ -118,7 +118,8 @@ class Source:
     numbers or dates, a line of text is a header.
     ``named`` is the name of a table, and ``users`` holds the user ids that were read from the source, until they are charged.
     ``whose`` returns whose rows they are, from a cursor and whether to read all of them; a frame or a stream is not identified.
-    ``query`` reads files that are neither a table nor Arrow's.
+    ``query`` reads files that are neither a table nor Arrow's, and ``differing`` returns the columns of which the type in the
+    first file does not hold what is in another.
     """
 
     names: list[str]
@@ -131,6 +132,7 @@ class Source:
     users: list[Any] = field(default_factory=list)
     whose: Callable[[DuckDBPyConnection, bool], Identity] = field(default=lambda *_: Identity("", ()))
     query: str = ""
+    differing: Callable[[], Collection[str]] = field(default=tuple)
 
     @property
     def rows(self) -> int | None:
@@ -153,6 +155,11 @@ class Source:
             )
         hint = {"hint": _LINES} if self.kind == "csv" else {}
         check_columns(columns, self.names, hint_names=self.header, **hint)
+        if named := sorted({*self.differing()} & {*columns}):
+            raise SourceRefused(
+                f"the column '{named[0]}' has a type in the first file that does not hold the values of another file",
+                "read them in one type: CREATE VIEW people AS FROM read_parquet('folder/**/*.parquet', union_by_name := true)",
+            )
 
     def check_folders(self, columns: Iterable[str]) -> None:
         """Check that no column is the name of folders ``column=value/``, since all files of one value are read in a row."""
@@ -417,10 +424,23 @@ def stored(con: DuckDBPyConnection, place: Place, *, split: bool, text: Collecti
     def whose(cursor: DuckDBPyConnection, rows: bool) -> Identity:
         return identity_of_files(place.text, files, _rows(cursor, kind, files) if rows else "")
 
-    if not split:
-        return replace(_joined(con, kind, files, text), files=tuple(files), kind=kind, whose=whose)
-    parts = [part for file in files for part in _parts_of(con, kind, file, text)]
-    return replace(_joined(con, kind, files[:1], text), parts=parts, files=tuple(files), kind=kind, whose=whose)
+    opened = _joined(con, kind, files[:1] if split else files, text)
+    parts = [part for file in files for part in _parts_of(con, kind, file, text)] if split else opened.parts
+    differing = partial(_differing, con, files) if kind == "parquet" and len(files) > 1 else opened.differing
+    return replace(opened, parts=parts, files=tuple(files), kind=kind, whose=whose, differing=differing)
+
+
+def _differing(con: DuckDBPyConnection, files: list[str]) -> list[str]:
+    """Return the columns of Parquet files of which DuckDB would change values, as it casts them to the type in the first file.
+
+    Whole numbers of several sizes are held, or reading fails.
+    """
+    query = f"{_READERS['parquet'][:-1]}, union_by_name := true)"
+    with cursor_of(con) as cursor:
+        first, every = (cursor.sql(sql, params=[files]) for sql in (_READERS["parquet"], query))
+        held, needed = (dict(zip(one.columns, map(str, one.types), strict=True)) for one in (first, every))
+    changed = (name for name, kind in held.items() if needed[name] != kind)
+    return [name for name in changed if not (_WHOLE.fullmatch(held[name]) and _WHOLE.fullmatch(needed[name]))]
 
 
 def pattern_at(place: Place) -> Place:
@@ -450,7 +470,8 @@ def _found(con: DuckDBPyConnection | None, pattern: Place) -> list[str]:
     if not pattern.is_url:
         if os.path.isfile(pattern.text):
             return [pattern.text]
-        return sorted(glob(pattern.text, recursive=True, include_hidden=True))  # as DuckDB finds them
+        found = glob(pattern.text, recursive=True, include_hidden=True)  # as DuckDB finds them
+        return sorted(filter(os.path.isfile, found))
     if con is None or not pattern.is_pattern:
         return [pattern.text]
     with cursor_of(con) as cursor:
@@ -469,18 +490,40 @@ _ROWS = """SELECT * EXCLUDE (file_row_number) FROM read_parquet($1, hive_partiti
            WHERE file_row_number >= $2 AND file_row_number < $3"""  # whole row groups, which DuckDB finds by row numbers
 
 
+_WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER")
+_ROUNDED = """CASE WHEN (contains({0}, '.') OR contains(lower({0}), 'e-')) AND {0}::DECIMAL(38, 18) <> {0}::{1}
+              THEN error('a column of whole numbers holds another number') ELSE {0}::{1} END AS {0}"""
+_ISO = "%Y-%m-%d"
+
+
 def _reader(cursor: DuckDBPyConnection, kind: FileFormat, files: list[str], text: Collection[str]) -> str:
-    """Return the query of the rows of files, $1, that reads columns as ``text`` even if they look like booleans or dates."""
-    if kind == "parquet" or not text:
+    """Return the query of the rows of files, $1, which fails at a value that the type of its column does not hold.
+
+    DuckDB chooses the types from the first lines: below 20,000 whole numbers it would read 1.5 as 2, and a time as its day.
+    Columns of ``text`` are read as text even if they look like booleans or dates.
+    """
+    if kind == "parquet":
         return _READERS[kind]
     opened = cursor.sql(_READERS[kind], params=[files])
     types = dict(zip(opened.columns, map(str, opened.types), strict=True))
-    others = {name: "VARCHAR" for name in text if types.get(name, "VARCHAR") not in ("VARCHAR", *_NEVER_TEXT.get(kind, ()))}
-    if not others:
-        return _READERS[kind]
-    option, given = ("types", others) if kind == "csv" else ("columns", types | others)
-    fields = struct_text({name: text_literal(given_type) for name, given_type in given.items()})
-    return f"{_READERS[kind][:-1]}, {option} := {fields})"
+    texts = {name for name in text if types.get(name, "VARCHAR") not in ("VARCHAR", *_NEVER_TEXT.get(kind, ()))}
+    whole = {name: held for name, held in types.items() if _WHOLE.fullmatch(held) and name not in texts}
+    options = {}
+    if kind == "json" and not {name.rpartition("_")[0].casefold() for name in types}.isdisjoint(map(str.casefold, types)):
+        # Two keys that differ in case, perhaps: the name of the second column, x_1, is then not its key.
+        whole, options = {}, {"sample_size": "-1", "maximum_sample_files": str(len(files))}
+    declared, date = dict.fromkeys([*texts, *whole], "VARCHAR"), None
+    if "DATE" in types.values():  # by a format that is named, nothing but a date is one
+        sniffed = "SELECT DateFormat FROM sniff_csv(?)"
+        date = _ISO if kind == "json" else cursor.execute(sniffed, files[:1]).fetchall()[0][0]
+    option, given = ("types", declared) if kind == "csv" else ("columns", types | declared)
+    if declared:
+        options[option] = struct_text({name: text_literal(held) for name, held in given.items()})
+    if date:
+        options["dateformat"] = text_literal(date)
+    passed = "".join(f", {name} := {value}" for name, value in options.items())
+    replaced = ", ".join(_ROUNDED.format(quoted(name), held) for name, held in whole.items())
+    return f"{f'SELECT * REPLACE ({replaced}) ' if replaced else ''}{_READERS[kind][:-1]}{passed})"
 
 
 def _rows(cursor: DuckDBPyConnection, kind: FileFormat, files: list[str]) -> str:
@@ -541,7 +584,11 @@ def _arrow(files: list[str]) -> Source:
     def read(*_: Collection[str]) -> pa.RecordBatchReader:
         place = Place(files[0])
         opened = place.files_system().open(place.text) if place.is_url else pa.memory_map(place.text)
-        reader = pa.ipc.open_file(opened)
+        try:
+            reader = pa.ipc.open_file(opened)
+        except pa.ArrowInvalid:
+            hint = "write a stream of Arrow, which may end anywhere, with pyarrow.ipc.new_file instead of new_stream"
+            raise SourceRefused(f"'{place.path.name}' is not a complete Arrow file", hint) from None
         batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
         return pa.RecordBatchReader.from_batches(reader.schema, batches)
 
