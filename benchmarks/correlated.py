@@ -25,7 +25,7 @@ import ldpsql
 from benchmarks.figures import Figure, at_most, public_file
 from benchmarks.margins import kept
 from benchmarks.several_columns import made
-from ldpsql.estimates.table_planning import plan_tables
+from ldpsql.estimates.planning import plan_tables
 from ldpsql.functions import registry
 from ldpsql.inference.operators import Floats
 

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.figures import Figure, against, at_least, at_most, peak_mebibytes
 from ldpsql import Fit, Likelihood, Status
 from ldpsql.channels import SetChannel
-from ldpsql.estimates.uncertainty import intervals
+from ldpsql.estimates.functionals import intervals
 from ldpsql.functions import registry
 from ldpsql.inference.operators import Floats, KeepOrSpreadOperator, Operator, SupportOperator, collapsed, packed, stacked
 from ldpsql.inference.solver.mle import em_step, solve, uniform

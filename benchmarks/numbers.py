@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figures import Figure, at_least, at_most
-from ldpsql.estimates.linear import _bounded
+from ldpsql.estimates.functionals import _between_bounds
 from ldpsql.functions import registry
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Operator
@@ -73,7 +73,7 @@ def coverage(operator: Operator, truth: NDArray[np.float64], rng: np.random.Gene
     for _ in range(0, draws, 1_000):
         counts = rng.multinomial(N, operator.forward(truth[None])[0], 1_000).astype(np.float64)
         at_truth = np.broadcast_to(truth, (1_000, operator.inputs))
-        ends = _bounded(Likelihood(operator, counts), weights, at_truth, x[:, None], Z, sets=False, off=off)
+        ends = _between_bounds(Likelihood(operator, counts), weights, at_truth, x[:, None], Z, sets=False, off=off)
         means = truth @ x - np.array([0.0, off])
         held += ((ends.low <= means) & (means <= ends.high)).sum(axis=0)
     return float(held[0] / draws), float(held[1] / draws)

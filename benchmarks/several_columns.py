@@ -17,7 +17,7 @@ import ldpsql
 from benchmarks.figures import Figure, against, at_most, public_file
 from ldpsql.domains.product import Product
 from ldpsql.estimates.estimate import Estimate
-from ldpsql.estimates.table_planning import plan_tables
+from ldpsql.estimates.planning import plan_tables
 from ldpsql.functions import registry
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import Mechanism

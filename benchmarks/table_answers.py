@@ -16,7 +16,7 @@ from ldpsql import Likelihood, certify
 from ldpsql.estimates.conditions import TableCells
 from ldpsql.estimates.contrasts import difference
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
-from ldpsql.estimates.measures import Measure
+from ldpsql.estimates.functionals import Measure
 from ldpsql.estimates.tables import Margin, Mean, Share
 from ldpsql.functions import registry
 from ldpsql.inference.operators import Floats, operator

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ldpsql.errors.wording import load_ipython_extension
     from ldpsql.estimates.estimate import Estimate
     from ldpsql.estimates.rectangles import rectangle_shares
-    from ldpsql.estimates.synthetic import synthesize
+    from ldpsql.estimates.simulated import synthesize
     from ldpsql.estimators.base import Estimator
     from ldpsql.hooks import hookimpl
     from ldpsql.inference.likelihood import Likelihood

@@ -84,20 +84,20 @@ from ldpsql.errors import (
     of_column,
 )
 from ldpsql.estimates import distances
-from ldpsql.estimates.bootstrap import (
+from ldpsql.estimates.conditions import named_place, values_of
+from ldpsql.estimates.contrasts import difference
+from ldpsql.estimates.estimate import check_single, check_size, estimated, estimator_of_shares
+from ldpsql.estimates.planning import PlannedTable, plan_tables
+from ldpsql.estimates.rappor_files import collection_shares
+from ldpsql.estimates.recommending import Candidate
+from ldpsql.estimates.simulated import (
     OF_PLACES,
     MetricName,
     compare_simulated,
+    drawn_cells,
     metric_named,
+    weights,
 )
-from ldpsql.estimates.conditions import named_place, values_of
-from ldpsql.estimates.contrasts import difference
-from ldpsql.estimates.estimate import check_single, check_size, estimated
-from ldpsql.estimates.fitting import estimator_of_shares
-from ldpsql.estimates.rappor_files import collection_shares
-from ldpsql.estimates.recommending import Candidate
-from ldpsql.estimates.synthetic import drawn_cells, weights
-from ldpsql.estimates.table_planning import PlannedTable, plan_tables
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import SomeColumns, aligned, check_reports, likelihoods
 from ldpsql.inference.counts import weighed

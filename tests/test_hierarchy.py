@@ -19,7 +19,7 @@ from scipy.stats import chi2
 import ldpsql
 from ldpsql import Epsilon, KeepOrSpread, Mechanism, certify
 from ldpsql.errors import MissingValue, OutsideDomain, WrongType
-from ldpsql.estimates.bands import Band
+from ldpsql.estimates.spans import Band
 from ldpsql.functions import fingerprint, registry
 from ldpsql.inference.operators import Ranges
 from ldpsql.inference.operators.ranges import Parents, Tree, range_variances

@@ -16,7 +16,7 @@ from scipy.special import ndtr
 import ldpsql
 from ldpsql import Likelihood, Mechanism, estimate
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
-from ldpsql.estimates.linear import Linear, _bounded
+from ldpsql.estimates.functionals import Linear, _between_bounds
 from ldpsql.functions import registry
 from ldpsql.inference.counting import table_likelihood
 from ldpsql.inference.likelihood import Weighted
@@ -54,7 +54,7 @@ def bounds(spec: Mechanism, theta: np.ndarray, c: np.ndarray, *, sets: bool, gro
     assert operator.bounding_weights is not None
     counts = RNG.multinomial(N, operator.forward(theta[None])[0], groups).astype(np.float64)
     at_truth = np.repeat(theta[None], groups, axis=0)
-    return _bounded(Likelihood(operator, counts), operator.bounding_weights, at_truth, c, 1.96, sets=sets)
+    return _between_bounds(Likelihood(operator, counts), operator.bounding_weights, at_truth, c, 1.96, sets=sets)
 
 
 def one(con: DuckDBPyConnection, sql: str) -> Any:
@@ -146,7 +146,7 @@ def test_intervals_of_medians_hold_and_are_narrower_than_those_by_bounds_for_any
     median, truth = Quantile(q=0.5).measure(estimates), int((shares.cumsum() < 0.5 - 1e-9).sum())
     # 95 % of 120 is 114. The claim is .93 or more: fewer than 95 has probability 2e-7 at .93.
     assert ((median.low <= truth) & (truth <= median.high)).sum() >= 95
-    monkeypatch.setattr("ldpsql.estimates.bands._MOST", 0)
+    monkeypatch.setattr("ldpsql.estimates.spans._MOST", 0)
     bounded = Quantile(q=0.5).measure(estimates)
     assert (median.high - median.low).mean() < 0.9 * (bounded.high - bounded.low).mean()
 

@@ -10,7 +10,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Likelihood
 from ldpsql.errors import InvalidDomain, InvalidParameter, NotApplicable
-from ldpsql.estimates.bootstrap import simulations
+from ldpsql.estimates.simulated import simulations
 from ldpsql.functions import metric_named, registry
 from ldpsql.inference.operators import KeepOrSpreadOperator
 

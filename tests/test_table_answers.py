@@ -13,9 +13,9 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Estimate
 from ldpsql.errors import InvalidDomain, InvalidParameter, WrongType
-from ldpsql.estimates.answers import Answer
 from ldpsql.estimates.conditions import condition, python_scalar
-from ldpsql.estimates.ratios import Pair, Two, differences_within, fieller, statistic
+from ldpsql.estimates.estimate import Answer
+from ldpsql.estimates.functionals import Pair, Two, differences_within, fieller, statistic
 from ldpsql.estimators import Floats
 from ldpsql.functions import difference, registry
 from ldpsql.questions import Columns, Estimates, Mean, Share, TableCells

@@ -21,7 +21,7 @@ from ldpsql.channels import SetChannel
 from ldpsql.domains.columns import plain
 from ldpsql.errors import BadCounts, InvalidParameter, NoReports
 from ldpsql.errors.boundary import withheld
-from ldpsql.estimates.uncertainty import bounded
+from ldpsql.estimates.functionals import bounded
 from ldpsql.inference.counts import GroupedCounts, weighed
 from ldpsql.inference.outcome import Fit, simplex_projection
 from ldpsql.inference.score_intervals import deviations, of_votes

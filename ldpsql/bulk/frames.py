@@ -37,14 +37,13 @@ from ldpsql.engine.threads import one_thread
 from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.errors.wording import of_sql
-from ldpsql.estimates.bootstrap import RUNS, Metric, MetricName, SimulatedError, Simulation, simulated_errors
-from ldpsql.estimates.estimate import Estimate, estimate_likelihood
-from ldpsql.estimates.fitting import SHRUNK, estimator_of_top
+from ldpsql.estimates.estimate import SHRUNK, Estimate, estimate_likelihood, estimator_of_top
 from ldpsql.estimates.question import is_table
 from ldpsql.estimates.rappor_files import Rows as FileRows
 from ldpsql.estimates.rappor_files import collection_shares
 from ldpsql.estimates.recommending import Asked, Candidate, Estimators, PlanQuestion, answers_to, example_of, smallest_for
 from ldpsql.estimates.shown import Rows
+from ldpsql.estimates.simulated import RUNS, Metric, MetricName, SimulatedError, Simulation, simulated_errors
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, column_likelihood, counted_likelihood
 from ldpsql.inference.likelihood import Likelihood

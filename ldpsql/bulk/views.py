@@ -24,7 +24,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.scale import scale_of
+from ldpsql.estimates.conditions import scale_of
 from ldpsql.inference.counting import least_squares, operator_of
 from ldpsql.inference.score_intervals import deviations
 from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify_values
@@ -290,7 +290,7 @@ class _Inversion:
         return self._named(self._fieller(table).join(self._places(_VALUES, self.values), "place"), ["value", *_MAXIMUM, *_LAST])
 
     def _fieller(self, table: Table) -> Table:
-        """Return the ratio of ``top`` and ``bottom`` with its error and its ends, as `ldpsql.estimates.ratios.fieller` does."""
+        """Return the ratio of ``top`` and ``bottom`` with its error and its ends, as `functionals.fieller` does."""
         greatest, least, z, null = self.ibis.greatest, self.ibis.least, self.z, self.ibis.null("float64")
         ratio = (table.bottom > 0).ifelse(table.top / (table.bottom > 0).ifelse(table.bottom, 1.0), null)
         lead = table.bottom * table.bottom - table.bottoms * z * z

@@ -122,7 +122,7 @@ def estimate_into(
     import ldpsql
     from ldpsql.bulk.sources import sql_of
     from ldpsql.errors import UnmarkedReports
-    from ldpsql.estimates.fitting import estimator_of_shares
+    from ldpsql.estimates.estimate import estimator_of_shares
     from ldpsql.places import pattern_of
 
     reports = pattern_of(source)
@@ -212,7 +212,7 @@ def synthesize(
     Example: ldpsql synthesize reports.parquet city --by region --rows 10000 > rows.csv
     """
     from ldpsql.errors import NoReports
-    from ldpsql.estimates.synthetic import synthesize as drawn
+    from ldpsql.estimates.simulated import synthesize as drawn
 
     shares = estimates(source, columns_named(named, column), by or [], mechanism, estimator, database)
     if not len(shares):

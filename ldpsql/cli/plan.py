@@ -178,7 +178,7 @@ def mechanisms_of(texts: list[str], values: int | None) -> list[Mechanism]:
 def plan_columns(reports: int, columns: list[str], tables: list[str], epsilon: list[str], form: Format) -> None:
     """Write the expected error of each table for each way to spend one epsilon on the columns."""
     from ldpsql.errors import InvalidParameter
-    from ldpsql.estimates.table_planning import plan_tables
+    from ldpsql.estimates.planning import plan_tables
     from ldpsql.registry.registry import registry
 
     sizes = {name: size for name, _, size in (text.rpartition("=") for text in columns)}

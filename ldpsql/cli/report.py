@@ -57,7 +57,7 @@ def report(
     from ldpsql.bulk.queries import answers, shares
     from ldpsql.bulk.sources import sql_of
     from ldpsql.errors import InvalidParameter
-    from ldpsql.estimates.fitting import estimator_of_shares
+    from ldpsql.estimates.estimate import estimator_of_shares
     from ldpsql.estimates.rectangles import region_of
     from ldpsql.mechanisms.key_value import KeyValueMechanism
     from ldpsql.names import INV

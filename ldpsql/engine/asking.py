@@ -13,7 +13,7 @@ from ldpsql.domains.columns import family
 from ldpsql.engine.arguments import Column, Handles
 from ldpsql.engine.functions import Scalar, guarded
 from ldpsql.engine.groups import counts_of, once_a_run
-from ldpsql.estimates.measures import FIELDS
+from ldpsql.estimates.functionals import FIELDS
 from ldpsql.estimates.question import Asked, Fields, Kind, Lines, Question, arrow_type
 from ldpsql.inference.operators import Ints
 from ldpsql.outcomes.moments import rows_of

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from ldpsql.domains.columns import plain
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import BadCounts
-from ldpsql.estimates.estimate import refuse_pairs
-from ldpsql.estimates.fitting import check_possible
+from ldpsql.estimates.estimate import check_possible, refuse_pairs
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, likelihoods
 from ldpsql.inference.counts import GroupedCounts, numbers_of

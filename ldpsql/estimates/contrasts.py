@@ -14,9 +14,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import column_of_table, condition, named_place
-from ldpsql.estimates.linear import covariances
-from ldpsql.estimates.measures import Measure, TableFunctional, cut_to
-from ldpsql.estimates.ratios import Two, differences_within, statistic
+from ldpsql.estimates.functionals import Measure, TableFunctional, Two, covariances, cut_to, differences_within, statistic
 from ldpsql.estimates.tables import Mean, Share, of_theta
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.score_intervals import deviations, widening

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.conditions import values_of
-from ldpsql.estimates.scale import check_ordered, scale_of
+from ldpsql.estimates.conditions import check_ordered, scale_of, values_of
 from ldpsql.inference.counting import ReportSource
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import Mechanism, certify

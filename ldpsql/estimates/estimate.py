@@ -1,25 +1,24 @@
-"""From likelihoods to estimates with their errors: the one path that SQL and Python share."""
+"""From likelihoods to estimates with their errors, and their answers in Python: the path that SQL and Python share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ldpsql.channels import SetChannel
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.domains.domain import Domain
-from ldpsql.errors import InvalidParameter, NotApplicable, NotReports, OutOfTime
-from ldpsql.estimates.answers import Answers
-from ldpsql.estimates.diagnosis import MISFIT, OF_RANGES, Diagnosis, large_map, unknown_shares
-from ldpsql.estimates.fitting import check_possible, fitted
-from ldpsql.estimates.shown import Tabular
-from ldpsql.estimates.uncertainty import (
+from ldpsql.errors import InvalidParameter, LdpError, NoReports, NotApplicable, NotReports, OutOfTime, raised_by
+from ldpsql.estimates.diagnosis import MISFIT, OF_RANGES, Diagnosis, Learnt, Verdict, large_map, learnt, unknown_shares
+from ldpsql.estimates.functionals import (
     FALSE_ALARM,
     Intervals,
     best_fit,
@@ -29,7 +28,7 @@ from ldpsql.estimates.uncertainty import (
     no_intervals,
     suspicious,
 )
-from ldpsql.estimates.verdict import Learnt, Verdict, learnt
+from ldpsql.estimates.shown import Tabular, rounded
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import (
     Described,
@@ -38,6 +37,8 @@ from ldpsql.inference.counting import (
     column_likelihood,
     likelihoods,
     margin,
+    on_large_map,
+    operator_of,
     table_likelihood,
 )
 from ldpsql.inference.counts import GroupedCounts
@@ -45,11 +46,219 @@ from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.limits import soonest, until
 from ldpsql.inference.mixed import of_lists
 from ldpsql.inference.operators import Floats
+from ldpsql.inference.operators.supports import MOST_PAIRS
 from ldpsql.inference.outcome import Fit, Status, simplex_projection
 from ldpsql.inference.score_intervals import of_each
 from ldpsql.inference.solver.interior import identified, unique
-from ldpsql.mechanisms.base import Mechanism, certify
+from ldpsql.mechanisms.base import CertifiedRow, CertifiedStrings, Mechanism, certify
 from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.names import EMPIRICAL_BAYES, IBU
+from ldpsql.privacy.claims import of_core
+from ldpsql.reports import impossible
+
+
+def fitted(estimator: Estimator, likelihood: Likelihood) -> Fit:
+    """Return the fit, or equal shares if there is no time for one."""
+    try:
+        with named(estimator):
+            return estimator.fit(likelihood)
+    except OutOfTime:
+        return estimator.unfitted(likelihood)
+
+
+SHRUNK = f"{EMPIRICAL_BAYES}(prior='any')"  # the estimator of the most frequent of many values
+
+
+def estimator_of_shares(source: Mechanism | ReportSource) -> str:
+    """Return the estimator of the shares of values if nobody names one.
+
+    The maximum of the likelihood for a large map is far, and a set of spikes: there, steps end where they predict best.
+    """
+    return f"{IBU}(stop='held_out')" if isinstance(source, Mechanism) and on_large_map(source) else IBU
+
+
+def estimator_of_top(source: Mechanism | ReportSource) -> str:
+    """Return the estimator of the most frequent values if nobody names one.
+
+    The maximum of the likelihood gives rare values shares that it takes from the frequent ones. Over many values of which
+    reports are votes, the inverted shares are shrunk: the largest of them are largest partly by luck.
+    """
+    certified = certify(source) if isinstance(source, Mechanism) else None
+    channel = None if certified is None or isinstance(certified, CertifiedRow | CertifiedStrings) else certified.response
+    if not isinstance(source, Mechanism) or channel is None or channel.inputs <= MOST_PAIRS:
+        return estimator_of_shares(source)
+    votes = isinstance(channel, SetChannel) or operator_of(source).votes
+    return SHRUNK if votes else estimator_of_shares(source)
+
+
+@contextmanager
+def named(estimator: Estimator) -> Iterator[None]:
+    """Name an estimator of a third party that fails.
+
+    Raises:
+        PluginError: with its name, file and line.
+
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, LdpError) or of_core(type(estimator)):
+            raise
+        raise raised_by("estimator", estimator.name, estimator, error) from None
+
+
+def check_possible(likelihood: Likelihood) -> None:
+    """Refuse an empty group, and a report that has probability zero."""
+    if not len(likelihood.counts) or not (likelihood.n > 0).all():
+        raise NoReports()
+    if (likelihood.counts[:, ~likelihood.operator.reachable()] > 0).any():  # in the alphabet, but no value can give it
+        raise impossible()
+
+
+class Answer(NamedTuple):
+    """A number with its standard error and its interval; the error is infinite if the reports say nothing about the number."""
+
+    estimate: float
+    std_error: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """Return the number with its interval, both rounded to the width of the interval."""
+        return rounded(self.estimate, self.low, self.high)
+
+
+class TestedAnswer(NamedTuple):
+    """A difference with its standard error and interval, and the p-value of the hypothesis that there is none."""
+
+    estimate: float
+    std_error: float
+    low: float
+    high: float
+    p_value: float
+
+
+class Answers:
+    """The answers of an estimate; conditions are values, lists or ``{"low": .., "high": ..}`` by the names of columns.
+
+    For an estimate of one column, a condition is a value, a list or a range without a name.
+    """
+
+    of: Estimates
+    group: int
+
+    def share(self, of: Any, given: Any = None) -> Answer:
+        """Return the share of some values, of all or where a condition on other columns holds.
+
+        Raises:
+            InvalidParameter: if a condition names a column or a value that the estimate does not have.
+
+        """
+        return Answer(*self.ask("share", of=of, given=given))
+
+    def mean(self, of: str | None = None, given: Any = None) -> Answer:
+        """Return the mean of a column: of dates in days, of times in seconds since 1970.
+
+        Raises:
+            InvalidDomain: if the values have no order.
+
+        """
+        return Answer(*self.ask("mean", of=of, given=given))
+
+    def variance(self, of: str | None = None, given: Any = None) -> Answer:
+        """Return the variance of a column, in the unit of `mean` squared.
+
+        Raises:
+            InvalidDomain: if the values have no order.
+
+        """
+        return Answer(*self.ask("variance", of=of, given=given))
+
+    def quantile(self, q: float, of: str | None = None, given: Any = None) -> Answer:
+        """Return the value of a column below which a share q lies, on the scale of `mean`; `ask` takes several shares.
+
+        Raises:
+            InvalidDomain: if the values have no order.
+            InvalidParameter: if q is not between 0 and 1.
+
+        """
+        return Answer(*self.ask("quantile", q=q, of=of, given=given)[1:])
+
+    def ask(self, question: str, **arguments: Any) -> Any:
+        """Return the answer to a question of any plugin, a named tuple, or a list of them: the same as in SQL.
+
+        Args:
+            question: the name of the question, such as 'median'.
+            arguments: its arguments. Dates are numbers of days, times are seconds since 1970.
+
+        Raises:
+            UnknownName: if there is no such question.
+            InvalidParameter: if the arguments do not fit the values.
+
+        """
+        from ldpsql.estimates.question import answered, question_named  # noqa: PLC0415  # questions are about estimates
+
+        kind = question_named(question)
+        if kind.raw:
+            raise InvalidParameter(
+                f"'{kind.name}' is about raw columns, which an estimate does not have",
+                f"ldpsql.estimate(frame, m, question='{kind.name}', {next(iter(kind.raw))}='premium')",
+            )
+        return answered(kind.asked(**arguments), self.of, self.group)
+
+    def margin(self, columns: Sequence[str] | str, given: Sequence[str] | str | None = None) -> pa.Table:
+        """Return the table of some columns: a column for each, estimate, std_error, low, high; unknown errors are NULL.
+
+        Args:
+            columns: the names of the columns.
+            given: some of them: shares are then of the rows with the same values of these.
+
+        """
+        return self._table("margin", columns=columns, given=given)
+
+    def _table(self, question: str, **arguments: Any) -> pa.Table:
+        from ldpsql.estimates.question import answer_table, question_named  # noqa: PLC0415  # see `ask`
+
+        return answer_table(question_named(question).asked(**arguments), self.of, self.group)
+
+    def difference(self, of: Any, given: Any, versus: Any) -> TestedAnswer:
+        """Return the difference of a share, or of the mean of a column, between two conditions, with its p-value.
+
+        Args:
+            of: a condition, whose share is compared, or the name of a column, whose mean is.
+            given: the first condition.
+            versus: the second condition.
+
+        """
+        return TestedAnswer(*self.ask("difference", of=of, given=given, versus=versus))
+
+    def independence(self, columns: Sequence[str]) -> Any:
+        """Return a test of whether two columns are independent of each other, and their mutual information in bits.
+
+        Raises:
+            InvalidParameter: unless two columns are named.
+            NotApplicable: if the table of all columns has too many cells.
+
+        """
+        return self.ask("independence", columns=columns)
+
+    def compare(self, other: Answers, of: Any = None, given: Any = None) -> TestedAnswer:
+        """Return the same difference between this estimate and that of other people, with the same values.
+
+        Raises:
+            InvalidParameter: if the values differ.
+
+        """
+        from ldpsql.estimates.question import answered_apart, question_named  # noqa: PLC0415  # see `ask`
+
+        if self.of.values != other.of.values:
+            raise InvalidParameter(
+                "the two estimates have different values", "use mechanisms with the same columns and domains"
+            )
+        asked = question_named("compare").asked(of=of, given=given)
+        measured = answered_apart(asked, (self.of, self.group), (other.of, other.group))
+        return TestedAnswer(*(float(getattr(measured, name)[0]) for name in TestedAnswer._fields))
+
 
 _FEW = 4  # values up to which ranges are as good as values
 

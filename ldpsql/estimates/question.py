@@ -16,13 +16,10 @@ from ldpsql.domains.columns import finite_or_null, struct_parts
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.errors import InternalError, InvalidParameter
-from ldpsql.estimates.answers import Answer
-from ldpsql.estimates.conditions import TableCells, condition, named_place, python_scalar, values_of
+from ldpsql.estimates.conditions import TableCells, check_ordered, condition, named_place, python_scalar, scale_of, values_of
 from ldpsql.estimates.contrasts import Difference, difference
-from ldpsql.estimates.estimate import Estimates, estimated
-from ldpsql.estimates.fitting import estimator_of_shares
-from ldpsql.estimates.measures import FIELDS, Measure, TableFunctional
-from ldpsql.estimates.scale import check_ordered, scale_of
+from ldpsql.estimates.estimate import Answer, Estimates, estimated, estimator_of_shares
+from ldpsql.estimates.functionals import FIELDS, Measure, TableFunctional
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, SomeColumns
 from ldpsql.inference.mixed import Mixed

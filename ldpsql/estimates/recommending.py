@@ -33,9 +33,9 @@ from ldpsql.channels.costs import Cost
 from ldpsql.domains.columns import family, plain
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import DataError, InvalidParameter, NotPrivate, UsageError
+from ldpsql.estimates.conditions import positions_of
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.planning import mean_error, share_error
-from ldpsql.estimates.scale import positions_of
 from ldpsql.estimators.base import Estimator
 from ldpsql.estimators.resampling import generator
 from ldpsql.inference.counting import operator_of

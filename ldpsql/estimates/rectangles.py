@@ -18,10 +18,9 @@ import pyarrow as pa
 from ldpsql.domains.columns import finite_or_null, python_value
 from ldpsql.errors import InvalidDomain, InvalidParameter
 from ldpsql.errors.boundary import withheld
+from ldpsql.estimates.conditions import scale_of
 from ldpsql.estimates.estimate import Estimate, Estimates
-from ldpsql.estimates.linear import linear
-from ldpsql.estimates.measures import FIELDS, Functional, Measure, cut_to
-from ldpsql.estimates.scale import scale_of
+from ldpsql.estimates.functionals import FIELDS, Functional, Measure, cut_to, linear
 from ldpsql.estimates.spans import widened
 from ldpsql.inference.counting import ReportSource
 from ldpsql.inference.operators import Floats

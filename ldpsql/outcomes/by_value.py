@@ -21,9 +21,8 @@ from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import named_place
-from ldpsql.estimates.measures import Measure
+from ldpsql.estimates.functionals import Measure, Pair, Two, differences_within, fieller
 from ldpsql.estimates.question import NULL, Argument, Asked, Lines, Question, Source
-from ldpsql.estimates.ratios import Pair, Two, differences_within, fieller
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.operators import Ints
 from ldpsql.inference.score_intervals import deviations

@@ -17,8 +17,7 @@ from ldpsql.channels import Floats
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.errors import IllConditioned, InvalidParameter
-from ldpsql.estimates.conditions import groups_of
-from ldpsql.estimates.scale import scale_of
+from ldpsql.estimates.conditions import groups_of, scale_of
 from ldpsql.inference.counting import certified_operator, least_squares, listed_positions, observed_column, possible
 from ldpsql.inference.operators.base import MAX_CONDITION
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, CertifiedValues, Mechanism, certify

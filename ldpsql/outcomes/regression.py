@@ -23,8 +23,7 @@ from ldpsql.domains.columns import distinct
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter, NoReports, NotApplicable
-from ldpsql.estimates.conditions import named_place
-from ldpsql.estimates.scale import scale_of
+from ldpsql.estimates.conditions import named_place, scale_of
 from ldpsql.inference.score_intervals import deviations
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.outcomes.corrected import columns_of, contributions

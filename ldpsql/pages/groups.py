@@ -9,9 +9,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from ldpsql.estimates.diagnosis import Diagnosis
+from ldpsql.estimates.diagnosis import Diagnosis, Learnt
 from ldpsql.estimates.estimate import Estimate
-from ldpsql.estimates.verdict import Learnt
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Status
 from ldpsql.pages.document import (

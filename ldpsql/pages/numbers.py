@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from ldpsql.domains.columns import family
 from ldpsql.domains.domain import Domain
+from ldpsql.estimates.conditions import scale_of
 from ldpsql.estimates.estimate import Estimate, Estimates
-from ldpsql.estimates.measures import Measure
-from ldpsql.estimates.scale import scale_of
+from ldpsql.estimates.functionals import Measure
 from ldpsql.estimates.spans import shares_of_sets
 from ldpsql.estimates.tables import Mean, Quantile
 from ldpsql.inference.operators import Floats

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ldpsql.estimates.measures import Measure
+from ldpsql.estimates.functionals import Measure
 from ldpsql.inference.operators import Floats
 from ldpsql.pages.document import Markup, joined, number, percent, tag
 

@@ -13,8 +13,8 @@ from ldpsql.domains.domain import Domain
 from ldpsql.errors import LdpError
 from ldpsql.estimates.diagnosis import UNKNOWN_RECORD, UNRECORDED
 from ldpsql.estimates.estimate import Estimate
+from ldpsql.estimates.functionals import best_fit
 from ldpsql.estimates.planning import MAX_VALUES, Expected, compare, over_declared_values
-from ldpsql.estimates.uncertainty import best_fit
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.solver.mle import em_step, uniform
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues

@@ -19,12 +19,10 @@ from numpy.typing import NDArray
 from ldpsql.channels import Bins, KeyCells, KeyValue, Signs
 from ldpsql.domains.columns import finite_or_null
 from ldpsql.errors import InternalError, InvalidParameter, NotApplicable
-from ldpsql.estimates.diagnosis import Diagnosis
-from ldpsql.estimates.estimate import Estimates, estimate_likelihood
-from ldpsql.estimates.fitting import named
-from ldpsql.estimates.ratios import Pair, fieller
+from ldpsql.estimates.diagnosis import Diagnosis, Learnt, judged
+from ldpsql.estimates.estimate import Estimates, estimate_likelihood, named
+from ldpsql.estimates.functionals import Pair, fieller
 from ldpsql.estimates.shown import Tabular
-from ldpsql.estimates.verdict import Learnt, judged
 from ldpsql.estimators.base import Estimator
 from ldpsql.estimators.sharing.ratios import Ratios
 from ldpsql.inference.likelihood import Likelihood

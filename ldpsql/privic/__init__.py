@@ -28,8 +28,8 @@ from ldpsql.engine.interrupting import interruptible
 from ldpsql.engine.threads import one_thread
 from ldpsql.errors import DataError, DestinationExists, InvalidParameter, NoReports, NotReports
 from ldpsql.errors.wording import of_sql
-from ldpsql.estimates.fitting import check_possible
-from ldpsql.estimates.uncertainty import suspicious
+from ldpsql.estimates.estimate import check_possible
+from ldpsql.estimates.functionals import suspicious
 from ldpsql.estimators.iteration import IterativeEstimator
 from ldpsql.inference.counting import aligned, operator_of
 from ldpsql.inference.counts import GroupedCounts

@@ -8,15 +8,12 @@ from __future__ import annotations
 from ldpsql.domains.columns import python_value
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimates.bootstrap import SimulatedError, Simulation, simulated_errors
-from ldpsql.estimates.conditions import TableCells, condition, items_of, named_place
+from ldpsql.estimates.conditions import TableCells, bound_of, check_ordered, condition, items_of, named_place
 from ldpsql.estimates.contrasts import Contrast, number_of, share_of
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.distances import distance
-from ldpsql.estimates.estimate import Estimate, Estimates
-from ldpsql.estimates.fitting import estimator_of_top
-from ldpsql.estimates.independence import Columns, two_columns
-from ldpsql.estimates.measures import FIELDS, Functional, Measure
+from ldpsql.estimates.estimate import Estimate, Estimates, estimator_of_top
+from ldpsql.estimates.functionals import FIELDS, Functional, Measure
 from ldpsql.estimates.question import (
     NULL,
     NUMBERS,
@@ -34,9 +31,9 @@ from ldpsql.estimates.question import (
     is_table,
 )
 from ldpsql.estimates.rectangles import RectangleShares, check_grid
-from ldpsql.estimates.scale import bound_of, check_ordered
+from ldpsql.estimates.simulated import SimulatedError, Simulation, simulated_errors
 from ldpsql.estimates.spans import RangeShare, RangeShares
-from ldpsql.estimates.tables import Margin, Mean, Quantile, Share, Variance, margin_of
+from ldpsql.estimates.tables import Columns, Margin, Mean, Quantile, Share, Variance, margin_of, two_columns
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import without_impossible
 from ldpsql.inference.counts import GroupedCounts

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 
 from ldpsql.errors import IllConditioned, NotApplicable, UsageError
-from ldpsql.estimates.uncertainty import intervals
+from ldpsql.estimates.functionals import intervals
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import DenseOperator, KeepOrSpreadOperator

@@ -36,14 +36,14 @@ MUTANTS = (
     ),
     # How much was learnt
     Mutant(
-        "ldpsql/estimates/verdict.py",
+        "ldpsql/estimates/diagnosis.py",
         "    if enough <= reports:",
         "    if enough <= 100 * reports:",
         "an estimate of which a tenth of the needed precision is there counts as usable",
         "tests/test_verdict.py::test_as_many_reports_as_are_said_to_be_enough_are_usable",
     ),
     Mutant(
-        "ldpsql/estimates/verdict.py",
+        "ldpsql/estimates/diagnosis.py",
         " + jump * (z**2 - 1.0) / 6.0",
         "",
         "two reports of one value among a thousand make it stand out",
@@ -208,7 +208,7 @@ MUTANTS = (
         "tests/test_functionals.py::test_intervals_of_numbers_cover_them_where_few_sets_were_reported",
     ),
     Mutant(
-        "ldpsql/estimates/uncertainty.py",
+        "ldpsql/estimates/functionals.py",
         "reach = z / deviations(0.95)",
         "reach = 1.0",
         "intervals of shared estimates have 95 %, whatever confidence is asked for",
@@ -222,7 +222,7 @@ MUTANTS = (
         "tests/test_top.py::test_intervals_and_ranks_of_chosen_values_hold_together",
     ),
     Mutant(
-        "ldpsql/estimates/uncertainty.py",
+        "ldpsql/estimates/functionals.py",
         "    if votes is None:\n        return intervals(likelihood",
         "    if votes is not None:\n        return intervals(likelihood",
         "intervals that hold together are normal ones, however few reports there are",
@@ -257,7 +257,7 @@ MUTANTS = (
         "tests/laws/test_intervals.py::test_the_intervals_of_means_and_quantiles_hold_all_values_of_a_bin",
     ),
     Mutant(
-        "ldpsql/estimates/bands.py",
+        "ldpsql/estimates/spans.py",
         "np.where(self.upper < q, before, 0), np.where(self.lower >= q, 0, after)",
         "np.where(self.upper < q, before, 0), np.where(self.upper >= q, 0, after)",
         "the last value of an interval of a quantile is that of the upper end",
@@ -279,7 +279,7 @@ MUTANTS = (
     ),
     # Tables
     Mutant(
-        "ldpsql/estimates/ratios.py",
+        "ldpsql/estimates/functionals.py",
         "lead, half = bottom**2 - z**2 * bottoms, top * bottom - z**2 * both",
         "lead, half = bottom**2 - z**2 * bottoms, top * bottom + z**2 * both",
         "intervals of conditional shares have a covariance of the wrong sign",
@@ -288,7 +288,7 @@ MUTANTS = (
         "tests/test_table_answers.py::test_the_error_of_a_conditional_share_is_that_of_the_delta_method_if_the_condition_is_frequent",
     ),
     Mutant(
-        "ldpsql/estimates/linear.py",
+        "ldpsql/estimates/functionals.py",
         "shared = (together - own[..., one] - own[..., other]) / 2",
         "shared = together - own[..., one] - own[..., other]",
         "the covariance of two functionals is doubled",
