@@ -23,7 +23,7 @@ from ldpsql.channels import KeyValue, Sets, SignedBits
 from ldpsql.functions import registry
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Operator, observed, packed
-from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.mechanisms.families import KeyValueMechanism
 from ldpsql.pairs import Shown, estimate_key_value, shown
 from ldpsql.testing import operator_of
 

@@ -40,9 +40,15 @@ if TYPE_CHECKING:
     from ldpsql.ledger import Ledger, Policy
     from ldpsql.ledger.permanent import Key
     from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify
-    from ldpsql.mechanisms.families import GridMechanism, IntervalMechanism, MetricMechanism, RangeMechanism
+    from ldpsql.mechanisms.families import (
+        GridMechanism,
+        IntervalMechanism,
+        KeyValueMechanism,
+        MetricMechanism,
+        RangeMechanism,
+        SignMechanism,
+    )
     from ldpsql.mechanisms.information import Shuffled, shuffled
-    from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism
     from ldpsql.pages.demo import flights_file
     from ldpsql.privacy.certificate import Certificate
     from ldpsql.privacy.claims import Epsilon

@@ -136,8 +136,7 @@ from ldpsql.registry.agreement import (
     refuse_groups,
     values_type_of,
 )
-from ldpsql.registry.documents import document_text
-from ldpsql.registry.fingerprint import fingerprint, record_name
+from ldpsql.registry.documents import document_text, fingerprint, record_name
 from ldpsql.registry.handles import (
     ASKED,
     DECLARATIONS,

@@ -15,7 +15,7 @@ import ldpsql
 from ldpsql.bulk import backends
 from ldpsql.errors import BadCounts, FetchedReports, OtherMechanism, SourceRefused, UnknownName
 from ldpsql.functions import registry
-from ldpsql.registry.fingerprint import fingerprint
+from ldpsql.registry.documents import fingerprint
 from tests.warehouses import CITY, answers, differences, flat_reports, repeated_differences, reports
 
 

@@ -21,12 +21,11 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Certificate, DenseChannel, Epsilon, Estimate, Likelihood, Status
 from ldpsql.channels import PlanarNoise
-from ldpsql.channels.plane import PlanarDecay
+from ldpsql.channels.noise import PlanarDecay
 from ldpsql.errors import InvalidParameter, NotApplicable, NotPrivate
 from ldpsql.functions import Region, distances, estimator_of_shares, registry
 from ldpsql.inference.operators import PlaneOperator
 from ldpsql.mechanisms import TOTAL, Grid, MetricLdp, certify, certify_values, clamped_plane, reduced
-from ldpsql.privacy import planar
 from ldpsql.testing import DenseOperator, certificate, estimate_counts, operator_of
 from tests.commands import printed, run
 from tests.seeds import generator
@@ -204,8 +203,8 @@ def test_noise_on_another_grid_is_refused(wrong: MetricLdp) -> None:
 
 def test_pairs_that_doubles_cannot_decide_are_decided_by_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     def proven(doubt: float) -> Certificate:
-        monkeypatch.setattr(planar, "_DOUBT", doubt)
-        monkeypatch.setattr(planar, "_MOST_DECIDED", 10**6)
+        monkeypatch.setattr("ldpsql.privacy.certificate._DOUBT", doubt)
+        monkeypatch.setattr("ldpsql.privacy.certificate._MOST_DECIDED", 10**6)
         return certificate(noise(3, 3, "8", 1), claim(3, 3, "8"))
 
     assert proven(1e-12) == proven(1e-3)

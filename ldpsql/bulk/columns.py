@@ -25,8 +25,8 @@ from ldpsql.errors.boundary import withheld
 from ldpsql.ledger.people import all_among, id_bytes
 from ldpsql.ledger.permanent import Key, RowWords, fingerprints_of
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
-from ldpsql.mechanisms.parts import Parts
-from ldpsql.mechanisms.rows import RowMechanism
+from ldpsql.mechanisms.families import RowMechanism
+from ldpsql.mechanisms.spec import Parts
 from ldpsql.names import ROW
 from ldpsql.registry.agreement import metadata
 from ldpsql.registry.registry import registry

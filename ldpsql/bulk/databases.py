@@ -24,7 +24,7 @@ from ldpsql.errors.boundary import replaced
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.places import DATABASES, Place
 from ldpsql.registry.agreement import agree, of_text
-from ldpsql.registry.fingerprint import fingerprint
+from ldpsql.registry.documents import fingerprint
 from ldpsql.registry.registry import registry
 from ldpsql.reports import HashReports, SetReports, SymbolReports
 

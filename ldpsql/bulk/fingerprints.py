@@ -38,7 +38,7 @@ from ldpsql.registry.agreement import (
     several,
     warn_unmarked,
 )
-from ldpsql.registry.fingerprint import fingerprint
+from ldpsql.registry.documents import fingerprint
 from ldpsql.registry.registry import registry
 from ldpsql.sql.named import mechanism_of
 

@@ -49,8 +49,8 @@ from ldpsql.inference.counting import ReportSource, column_likelihood, counted_l
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.mixed import Mixed, of_lists
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.mechanisms.families import KeyValueMechanism
 from ldpsql.mechanisms.foreign import Format, read_foreign
-from ldpsql.mechanisms.key_value import KeyValueMechanism
 from ldpsql.mechanisms.spec import sql_literal
 from ldpsql.names import EMS, IBU, SHARES
 from ldpsql.places import Place

@@ -45,7 +45,7 @@ from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.names import IBU, KIND
 from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
-from ldpsql.registry.fingerprint import fingerprint
+from ldpsql.registry.documents import fingerprint
 from ldpsql.registry.registry import registry
 from ldpsql.sql.named import sql_call
 

@@ -20,21 +20,26 @@ from ldpsql.channels.base import (
     Witness,
     Words64,
 )
-from ldpsql.channels.bits import IndependentBits, coarse_above
-from ldpsql.channels.convolution import Convolution
-from ldpsql.channels.dense import MARGIN, DenseChannel, floor_mixing, from_doubles, over_one_denominator, reduced
+from ldpsql.channels.bits import BinBits, IndependentBits, SignedBits, coarse_above
+from ldpsql.channels.dense import (
+    MARGIN,
+    DenseChannel,
+    UndrawnChannel,
+    floor_mixing,
+    from_doubles,
+    over_one_denominator,
+    reduced,
+)
 from ldpsql.channels.exported import STRUCTURES, copied, structure
 from ldpsql.channels.hadamard import BlockSigns, Hadamard, Subsets, signs_in_blocks, signs_of
 from ldpsql.channels.hashed import OrthogonalHash, PrivateHash, RepeatedHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.key_value import KeepOrWindow, KeyValue, Sets
 from ldpsql.channels.levels import Levels
+from ldpsql.channels.noise import Convolution, PlanarNoise
 from ldpsql.channels.pair_responses import Bins, KeyCells, KeyLaw, PairResponse, Signs
-from ldpsql.channels.plane import PlanarNoise
 from ldpsql.channels.prefixes import Letters, Prefixes
 from ldpsql.channels.rows import OneOfRows, Rows
-from ldpsql.channels.signed_bits import BinBits, SignedBits
-from ldpsql.channels.undrawn import UndrawnChannel
 
 AnyChannel: TypeAlias = Channel | KeyValue | Prefixes  # of a listed value or a row of them, of a set of pairs, or of a string
 

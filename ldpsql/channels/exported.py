@@ -16,20 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels.base import ChannelOf, Weights
-from ldpsql.channels.bits import IndependentBits
-from ldpsql.channels.convolution import Convolution
-from ldpsql.channels.dense import DenseChannel, WeightsChannel
+from ldpsql.channels.bits import BinBits, IndependentBits, SignedBits
+from ldpsql.channels.dense import DenseChannel, UndrawnChannel, WeightsChannel
 from ldpsql.channels.galois import Field
 from ldpsql.channels.hadamard import Hadamard, Subsets
 from ldpsql.channels.hashed import OrthogonalHash, PrivateHash, RepeatedHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.key_value import KeepOrWindow, KeyValue
 from ldpsql.channels.levels import Levels
-from ldpsql.channels.plane import PlanarNoise
+from ldpsql.channels.noise import Convolution, PlanarNoise
 from ldpsql.channels.prefixes import Prefixes
 from ldpsql.channels.rows import OneOfRows, Rows
-from ldpsql.channels.signed_bits import BinBits, SignedBits
-from ldpsql.channels.undrawn import UndrawnChannel
 from ldpsql.errors import NotPrivate
 
 # Copies of channels: the channel that is certified and drawn from is a copy of which nobody else holds any part.

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels.base import TOTAL, ChannelOf, Codes, Drawn, Floats, Witness
+from ldpsql.channels.bits import BinBits, SignedBits
 from ldpsql.channels.costs import Cost
 from ldpsql.channels.dense import DenseChannel
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.pair_responses import Bins, KeyCells, KeyLaw, PairResponse
 from ldpsql.channels.randomness import Words, random_words
-from ldpsql.channels.signed_bits import BinBits, SignedBits
 from ldpsql.errors import InvalidParameter
 
 

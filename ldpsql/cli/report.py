@@ -59,7 +59,7 @@ def report(
     from ldpsql.errors import InvalidParameter
     from ldpsql.estimates.estimate import estimator_of_shares
     from ldpsql.estimates.rectangles import region_of
-    from ldpsql.mechanisms.key_value import KeyValueMechanism
+    from ldpsql.mechanisms.families import KeyValueMechanism
     from ldpsql.names import INV
     from ldpsql.pages import key_value, page
     from ldpsql.registry.registry import registry

@@ -40,9 +40,9 @@ from ldpsql.channels.dense import Window, two_reports
 from ldpsql.channels.exported import exported as written
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.exported import listed
 from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.product import Product
+from ldpsql.domains.written import listed
 from ldpsql.errors import InvalidParameter, NotApplicable
 from ldpsql.mechanisms.base import CertifiedPairs, CertifiedRow, CertifiedValues, Mechanism, certify
 from ldpsql.mechanisms.families import PlanarMechanism

@@ -22,7 +22,7 @@ from ldpsql.engine.functions import Scalar
 from ldpsql.errors import InvalidSpec
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.identity import Same
-from ldpsql.mechanisms.parts import Parts
+from ldpsql.mechanisms.spec import Parts
 from ldpsql.quoting import fields_of, items_of, text_literal
 from ldpsql.reports import Alphabet, MarkedReports, RowReports
 

@@ -51,7 +51,7 @@ from ldpsql.inference.outcome import Fit, Status, simplex_projection
 from ldpsql.inference.score_intervals import of_each
 from ldpsql.inference.solver.interior import identified, unique
 from ldpsql.mechanisms.base import CertifiedRow, CertifiedStrings, Mechanism, certify
-from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.mechanisms.families import KeyValueMechanism
 from ldpsql.names import EMPIRICAL_BAYES, IBU
 from ldpsql.privacy.claims import of_core
 from ldpsql.reports import impossible

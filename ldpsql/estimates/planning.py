@@ -36,8 +36,7 @@ from ldpsql.mechanisms.base import (
     certify,
     certify_values,
 )
-from ldpsql.mechanisms.families import NumberMechanism
-from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
+from ldpsql.mechanisms.families import JointMechanism, NumberMechanism, RowMechanism
 from ldpsql.names import ROW
 from ldpsql.privacy.claims import Epsilon
 

@@ -39,8 +39,8 @@ from ldpsql.inference.operators import (
 )
 from ldpsql.inference.operators.noise import FEW
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, CertifiedStrings, CertifiedValues, Mechanism, certify
-from ldpsql.mechanisms.parts import ColumnMechanism, Parts
-from ldpsql.mechanisms.rows import RowMechanism
+from ldpsql.mechanisms.families import RowMechanism
+from ldpsql.mechanisms.spec import ColumnMechanism, Parts
 from ldpsql.reports import NumberedReports, SetReports, WordReports, impossible
 
 _AT_ONCE = 1 << 24  # counts of groups in one table

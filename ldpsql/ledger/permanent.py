@@ -59,7 +59,7 @@ from ldpsql.ledger.spending import AccountKey, accounts_of, spend
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedPairs, CertifiedValues
 from ldpsql.privacy.claims import PureLdp, own_epsilon
 from ldpsql.registry.agreement import digit_pairs
-from ldpsql.registry.fingerprint import fingerprint, order_of
+from ldpsql.registry.documents import fingerprint, order_of
 from ldpsql.system import is_shared
 
 _WORDS = 8  # in one BLAKE2b digest

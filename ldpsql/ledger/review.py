@@ -14,7 +14,7 @@ from typing import Any
 
 from ldpsql.channels import RepeatedHash
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.exported import exported
+from ldpsql.domains.written import exported
 from ldpsql.errors import InvalidParameter, LdpError, SourceRefused, UnknownName
 from ldpsql.ledger.book import Ledger
 from ldpsql.ledger.permanent import permanent_claim

@@ -39,7 +39,7 @@ from ldpsql.channels.costs import Cost
 from ldpsql.channels.dense import Window
 from ldpsql.channels.exact import exp_below, highest_log_ratios, log_ratio
 from ldpsql.channels.galois import hash_symbols, prime_power
-from ldpsql.channels.plane import clamped_plane, planar_channel
+from ldpsql.channels.noise import clamped_plane, planar_channel
 from ldpsql.channels.prefixes import MOST_VECTORS, dimension, is_prime
 from ldpsql.domains.domain import Domain, DomainField
 from ldpsql.domains.product import Product
@@ -53,6 +53,8 @@ from ldpsql.mechanisms.families import (
     CellMechanism,
     GridMechanism,
     IntervalMechanism,
+    JointMechanism,
+    KeyValueMechanism,
     MetricMechanism,
     OrderedMechanism,
     PlanarMechanism,
@@ -60,6 +62,12 @@ from ldpsql.mechanisms.families import (
     PriorField,
     PriorMechanism,
     RangeMechanism,
+    RowMechanism,
+    SignMechanism,
+    piece_readings,
+    pieces,
+    rounding_readings,
+    roundings,
     shares_of,
     window,
 )
@@ -71,10 +79,7 @@ from ldpsql.mechanisms.information import (
     repeated_error,
 )
 from ldpsql.mechanisms.interior import check_values, least_information, least_loss
-from ldpsql.mechanisms.key_value import KeyValueMechanism, SignMechanism, piece_readings, pieces, rounding_readings, roundings
-from ldpsql.mechanisms.parts import Parts
-from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
-from ldpsql.mechanisms.spec import EpsilonField, NumberField, ShareField, WholeField
+from ldpsql.mechanisms.spec import EpsilonField, NumberField, Parts, ShareField, WholeField
 from ldpsql.mechanisms.trees import best_tree, node_reports, tree_channel
 from ldpsql.privacy.certificate import Certificate
 from ldpsql.privacy.claims import ApproximateLdp, Distances, Epsilon, Grid, MetricLdp, NoClaim, PureLdp

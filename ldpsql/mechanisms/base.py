@@ -42,8 +42,7 @@ from ldpsql.mechanisms.certified import (
     certified_row,
 )
 from ldpsql.mechanisms.identity import Same, SpecKey, own_alphabet, own_layout, own_values, refuse_overrides, stored
-from ldpsql.mechanisms.parts import Parts, mechanism_of
-from ldpsql.mechanisms.spec import EpsilonField, Spec
+from ldpsql.mechanisms.spec import EpsilonField, Parts, Spec, mechanism_of
 from ldpsql.privacy.certificate import certificate
 from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, NoClaim, PureLdp, own_claim, own_epsilon, own_fraction
 from ldpsql.reports import Alphabet, PrefixReports, RowReports, SetReports, WordReports

@@ -22,7 +22,7 @@ from ldpsql.domains.product import Product
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import NOT_PERTURBED, InternalError, InvalidParameter, of_column
 from ldpsql.errors.boundary import withheld
-from ldpsql.mechanisms.parts import Parts
+from ldpsql.mechanisms.spec import Parts
 from ldpsql.mechanisms.trees import node_reports
 from ldpsql.privacy.certificate import Certificate, of_one, of_rows
 from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, PureLdp

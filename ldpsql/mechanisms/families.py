@@ -1,31 +1,36 @@
-"""Base classes of mechanisms whose values are not simply listed: numbers, moments, intervals, grids, metric spaces."""
+"""Base classes of mechanisms whose values are not simply listed: numbers, intervals, grids, sets of pairs, rows of columns."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from fractions import Fraction
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from ldpsql.channels import Channel, reduced
+from ldpsql.channels import TOTAL, Channel, KeyValue, Rows, Weights, reduced
 from ldpsql.channels.costs import Cost
+from ldpsql.channels.dense import Window, two_reports
+from ldpsql.channels.key_value import Response
 from ldpsql.channels.levels import MOST_LEAVES
-from ldpsql.channels.plane import PlanarDecay, planar_channel
-from ldpsql.domains.domain import Domain
+from ldpsql.channels.noise import PlanarDecay, planar_channel
+from ldpsql.domains.domain import Domain, DomainField
+from ldpsql.domains.pair_sets import PairSets
+from ldpsql.domains.product import Product, ProductField
 from ldpsql.domains.ranges import UNITS, Bins, Moments, Steps, Whole, cells, sql_cells, steps_to_bins, text_in_utc
 from ldpsql.domains.sql_types import unless_null
 from ldpsql.errors import InvalidParameter
-from ldpsql.mechanisms.base import Mechanism
-from ldpsql.mechanisms.spec import EpsilonField, LengthField, NumberField, WholeField, decimal_text, number
-from ldpsql.names import MOMENTS
+from ldpsql.mechanisms.base import CertifiedRow, Mechanism, certify
+from ldpsql.mechanisms.spec import EpsilonField, LengthField, Nested, NumberField, PartsField, WholeField, decimal_text, number
+from ldpsql.names import MOMENTS, ROW_REPORTS, ROW_VALUES
 from ldpsql.privacy.claims import Claim, Distances, Epsilon, Grid, Line, Metric, MetricLdp
+from ldpsql.reports import Alphabet, RowReports
 
 _CELL = Cost(3e-5, 1000)  # of a table of distances
 MAX_CELLS = 4096  # with any distances
@@ -389,3 +394,197 @@ class OrderedMechanism(NumberMechanism):
     def layout(self) -> tuple[int, ...]:
         """Return (values,): neighbours are close."""
         return (len(self.values()),)
+
+
+MAX_SYMBOLS = 1 << 22
+DropRule: TypeAlias = Literal["drop"]
+
+
+class KeyValueMechanism(Mechanism):
+    """An epsilon-LDP mechanism over sets of pairs of a declared key and a number: an implementation adds `name`, `response`.
+
+    It also sets `alphabet` and ``sql_reports``. Privacy covers the whole set: its keys, their number and their values.
+    """
+
+    sql_domain = Domain.sql_given("keys")
+    epsilon: EpsilonField = Field(
+        description="privacy parameter: no set makes a report more than e^epsilon times likelier than another set does"
+    )
+    keys: DomainField = Field(description="the keys that may occur, in a fixed order")
+    padding: Annotated[WholeField, Field(ge=1, le=10_000)] = Field(
+        1, description="smaller sets are padded to this many pairs; keys of larger ones are underestimated"
+    )
+    low: NumberField = Field(-1.0, description="smallest value")
+    high: NumberField = Field(1.0, description="largest value")
+    clip: bool = Field(
+        default=False, description="whether the nearer end stands for a value outside the range; else it is refused"
+    )
+    nulls: DropRule | None = Field(
+        None, description="'drop': a NULL set counts as empty, a pair with a NULL is left out; else NULL is refused"
+    )
+    outside: DropRule | None = Field(None, description="'drop': pairs with other keys are left out; else they are refused")
+
+    @abstractmethod
+    def response(self) -> Response:
+        """Return the response to a symbol; its ratio is at most `ratio` if it shows one symbol, e^epsilon if it shows many."""
+
+    @abstractmethod
+    def alphabet(self) -> Alphabet:
+        """Return the reports of the response."""
+
+    def values(self) -> PairSets:
+        drop_missing, drop_unknown = self.nulls == "drop", self.outside == "drop"
+        return PairSets(self.keys, self.low, self.high, self.clip, drop_missing, drop_unknown)
+
+    def layout(self) -> tuple[int, ...]:
+        """Return (): symbols have no neighbours, even if the keys have."""
+        return ()
+
+    def channel(self) -> KeyValue:
+        """Return padding, sampling and response as one channel."""
+        return KeyValue(len(self.keys), self.padding, self.response())
+
+    def scores(self) -> NDArray[np.float64]:
+        """Return the score of every symbol of a kept key: its expectation is the value, on [-1, 1]."""
+        return np.array([1.0, -1.0])
+
+    def rounding(self) -> float:
+        """Return how far a value may lie from the one that stands for it, on [-1, 1]."""
+        return 0.0
+
+    def symbol_keys(self, cells: int) -> int:
+        """Return the number of keys and dummies.
+
+        Raises:
+            InvalidParameter: if they have too many symbols, ``cells`` each.
+
+        """
+        total = len(self.keys) + self.padding
+        if total * cells > MAX_SYMBOLS:
+            raise InvalidParameter("there are too many keys, bins or dummies", f"together at most {MAX_SYMBOLS} symbols")
+        return total
+
+    def ratio(self, cells: int) -> Fraction:
+        """Return the largest ratio of a response that shows one symbol: sampling divides its excess over 1 by the padding.
+
+        1 + (ratio - 1)/padding <= e^epsilon, with the chance of a key rounded as the sampler rounds it.
+        """
+        return 1 + (self.epsilon.exp_below() - 1) / KeyValue.most(self.padding, cells)
+
+
+class SignMechanism(KeyValueMechanism):
+    """A key-value mechanism that rounds each value to + or - at random; + is likelier the nearer the value is to ``high``."""
+
+    steps: Annotated[WholeField, Field(ge=1, lt=1 << 31)] = Field(
+        1 << 20, description="number of equal steps from low to high; a value counts as the nearest"
+    )
+
+    def channel(self) -> KeyValue:
+        """Return padding, sampling, rounding and response as one channel."""
+        return KeyValue(len(self.keys), self.padding, self.response(), self.steps)
+
+    def rounding(self) -> float:
+        """Return half a step."""
+        return 1.0 / self.steps
+
+
+# Responses of the mechanisms for means, on an interval scaled to [-1, 1], and the numbers that their reports stand for.
+
+
+def pieces(epsilon: float, bins: int, share: int = TOTAL, *, outside: bool = True) -> Weights:
+    """Return the weights of the piecewise mechanism: a row for the centre of each bin, a column for each bin of [-C, C].
+
+    With z = e^(epsilon/2): C = (z+1)/(z-1), and the high density covers [(C+1)x/2 - (C-1)/2, (C+1)x/2 + (C-1)/2]. Each row sums
+    to ``share``. Without ``outside``, there is no low density: bins that are not covered have the weight 1.
+    """
+    reach = 1 / np.tanh(epsilon / 4)
+    width, first = (reach - 1) / (2 * reach) * bins, (reach + 1) / (4 * reach)
+    return Window.of(bins, float(np.expm1(epsilon)) if outside else 2.0**64, float(width), float(first), share).weights()
+
+
+def piece_readings(epsilon: float, bins: int) -> NDArray[np.float64]:
+    """Return the centres of the bins of [-C, C], where -1 counts as 0 and 1 as 1."""
+    return np.asarray(_centres(bins) / np.tanh(epsilon / 4) / 2 + 0.5)
+
+
+def roundings(epsilon: float, bins: int, share: int = TOTAL) -> Weights:
+    """Return the weights of the lower and the upper report of stochastic rounding for the centre of each bin.
+
+    Each row sums to ``share``.
+    """
+    return two_reports(bins, int(share * (0.5 + (1 - 1 / bins) * np.tanh(epsilon / 2) / 2)), share)
+
+
+def rounding_readings(epsilon: float) -> NDArray[np.float64]:
+    """Return -C and C, C = (e^epsilon + 1)/(e^epsilon - 1), where -1 counts as 0 and 1 as 1."""
+    return np.asarray(np.array([-1.0, 1.0]) / np.tanh(epsilon / 2) / 2 + 0.5)
+
+
+def _centres(bins: int) -> NDArray[np.float64]:
+    return np.asarray((2 * np.arange(bins) + 1) / bins - 1)
+
+
+class RowMechanism(Mechanism):
+    """A mechanism over structs: an implementation sets ``name``. Each column keeps its rules for NULL and for other values."""
+
+    # The list is empty: only its type matters. The subscript keeps CREATE MACRO from binding what does not exist yet.
+    sql_domain = f"""from_json('[]', '[' || {ROW_VALUES}(["columns"][1]) || ']')"""
+    sql_reports = f"""{{'{RowReports.mark}': {ROW_REPORTS}(["columns"][1])}}"""
+    single: ClassVar[bool] = False  # whether each row reports one column, drawn at random
+    columns: PartsField = Field(description="the mechanism of each column, by its name")
+    nulls: ClassVar[None] = None  # type: ignore[misc]  # the mechanisms of the columns have these rules
+    outside: ClassVar[None] = None  # type: ignore[misc]
+
+    def values(self) -> Product:
+        """Return the rows of one value of each column."""
+        return self._row.values
+
+    def alphabet(self) -> RowReports:
+        """Return the rows of one report of each column."""
+        return self._row.reports
+
+    def claim(self) -> Claim:
+        """Return the sum of the columns' epsilons, and of their deltas; the largest if one column is reported."""
+        return self._row.certificate.claim
+
+    def channel(self) -> Rows:
+        """Return the channels of the columns, side by side."""
+        return self._row.channel
+
+    @property
+    def _row(self) -> CertifiedRow:
+        """What `certify` made of the columns: no code of this class runs there."""
+        return cast("CertifiedRow", certify(self))
+
+    @classmethod
+    def arranged(cls, keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """Return named values of a call, with mechanisms under the names of columns gathered in ``columns``."""
+        columns = {name: value for name, value in keywords.items() if _is_mechanism(value)}
+        rest = {name: value for name, value in keywords.items() if name not in columns}
+        return {**rest, **({"columns": columns} if columns else {})}
+
+
+class JointMechanism(Mechanism):
+    """An epsilon-LDP mechanism over the cells of a table: an implementation adds ``name`` and `channel`.
+
+    If reports are not rows, it also sets `alphabet` and ``sql_reports``. The table is never listed.
+    """
+
+    sql_domain = RowMechanism.sql_domain
+    sql_reports = RowMechanism.sql_reports
+    epsilon: EpsilonField = Field(description="privacy parameter of the whole row")
+    columns: ProductField = Field(description="the values of each column, by its name; together at most 16,777,216 rows")
+    nulls: ClassVar[None] = None  # type: ignore[misc]  # a value that stands for NULL belongs to a column
+    outside: ClassVar[None] = None  # type: ignore[misc]
+
+    def values(self) -> Product:
+        return self.columns
+
+    def layout(self) -> tuple[int, ...]:
+        """Return (): rows have no neighbours."""
+        return ()
+
+
+def _is_mechanism(value: Any) -> bool:
+    named = isinstance(value, Mapping) and isinstance(value.get(Mechanism.kind), str)
+    return isinstance(value, Nested | Mechanism) or named

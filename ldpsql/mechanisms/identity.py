@@ -20,8 +20,7 @@ from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.product import Product
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import InvalidDomain, InvalidParameter, PluginError
-from ldpsql.mechanisms.parts import Parts
-from ldpsql.mechanisms.spec import Spec
+from ldpsql.mechanisms.spec import Parts, Spec
 from ldpsql.privacy.claims import Epsilon, core_type, of_core, own_fraction
 from ldpsql.reports import Alphabet
 from ldpsql.reports.base import FormedReports

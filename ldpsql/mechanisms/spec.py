@@ -1,32 +1,123 @@
-"""What mechanisms and estimators have in common: a name, frozen parameters, and the ways to write them down.
+"""What mechanisms and estimators have in common: a name, frozen parameters, parts, and the ways to write and read them.
 
-A spec can be written as Python keywords, as text such as ``krr(epsilon=1, domain=['a', 'b'])``, as JSON and as a SQL
-STRUCT; the same checks apply to all four.
+A spec can be written as Python keywords, as text such as ``krr(epsilon=1, domain=['a', 'b'])``, as JSON and as a SQL STRUCT;
+the same checks apply to all four.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
+from importlib import import_module
+from io import StringIO
 from math import isfinite
+from threading import Lock
+from tokenize import TokenError, generate_tokens, untokenize
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Literal, Self, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, cast, get_args, get_origin
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product
+from ldpsql.domains.product import Product, check_names
+from ldpsql.domains.written import check_length
 from ldpsql.errors import InvalidParameter, InvalidSpec, UnknownName
-from ldpsql.mechanisms.parts import Parts
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.quoting import text_literal
+
+if TYPE_CHECKING:
+    from ldpsql.mechanisms.base import Mechanism
+
+
+_EXAMPLE = "write ldp.row({city: ldp.krr(1, ['a', 'b']), age: ldp.square_wave(1, 0, 100)})"
+_READERS: list[Callable[[Any], Mechanism]] = []
+
+
+class ColumnMechanism(NamedTuple):
+    """A column of a row, and its mechanism."""
+
+    column: str
+    mechanism: Mechanism
+
+
+class Parts(tuple[ColumnMechanism, ...]):
+    """The mechanisms of the columns of a row, in the order of the columns."""
+
+    __slots__ = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(part.column for part in self)
+
+    @property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """The mechanisms of the columns."""
+        return tuple(part.mechanism for part in self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return each mechanism as plain JSON by its column."""
+        return {part.column: part.mechanism.to_json() for part in self}
+
+    def __str__(self) -> str:
+        if all(column.isidentifier() for column in self.columns):
+            return ", ".join(f"{part.column}={part.mechanism}" for part in self)
+        return "columns={" + ", ".join(f"{part.column!r}: {part.mechanism}" for part in self) + "}"
+
+
+class Nested(str):
+    """A part of a text that is a spec of its own: a call, or a name in the settings."""
+
+    __slots__ = ()
+
+
+def read_by(reader: Callable[[Any], Mechanism]) -> None:
+    """Set the function that reads a mechanism from its text or JSON: the registry, which is above this room."""
+    _READERS[:] = [reader]
+
+
+def mechanism_of(given: Any) -> Mechanism:
+    """Return a mechanism from its text, its name in the settings or its JSON.
+
+    Raises:
+        InvalidSpec, UnknownName, InvalidParameter: if it cannot be read.
+
+    """
+    if not _READERS:
+        import_module("ldpsql.registry.registry")  # sets the reader
+    return _READERS[0](given)
+
+
+def parts_of(given: Any) -> Parts:
+    """Return the mechanisms of the columns of a row from a mapping of mechanisms, their texts or their JSON.
+
+    Raises:
+        InvalidSpec, UnknownName, InvalidParameter: if they cannot be read, or cannot be the columns of a row.
+
+    """
+    if isinstance(given, Parts):
+        return given
+    if not isinstance(given, Mapping):
+        raise InvalidSpec("the columns of a row must be mechanisms by the names of the columns", _EXAMPLE)
+    check_names(tuple(given))
+    parts = Parts(ColumnMechanism(column, mechanism_of(spec)) for column, spec in given.items())
+    if any(isinstance(vars(mechanism).get("columns"), Parts | Product) for mechanism in parts.mechanisms):
+        raise InvalidParameter("a column of a row cannot be a row itself", "write the columns of both rows next to each other")
+    return parts
+
+
+PartsField = Annotated[Parts, BeforeValidator(parts_of), PlainSerializer(Parts.to_json)]
+
 
 _DIGITS = Context(prec=60)
 _NUMBER = re.compile(r"[+-]?([0-9]{1,17}(\.[0-9]{1,20})?|\.[0-9]{1,20})(e[+-]?[0-9]{1,3})?", re.ASCII)  # DuckDB writes .5
@@ -249,3 +340,110 @@ def sql_literal(value: object) -> str:  # noqa: PLR0911  # one for each type
             f"{text_literal(str(value))}::{'TIMESTAMPTZ' if zoned else 'TIMESTAMP' if isinstance(value, datetime) else 'DATE'}"
         )
     return text_literal(str(value))
+
+
+_EXAMPLES = {"mechanism": "krr(epsilon=1, domain=['a', 'b'])", "estimator": "ibu(max_iterations=1000)"}
+
+
+def read_call(text: str, kind: str = "mechanism") -> tuple[str, list[Any], dict[str, Any]]:
+    """Return name, positional and named values of ``name(value, parameter=value, ...)``, with ``=`` or ``:=``.
+
+    Values are literals of Python, true, false and NULL as in SQL, or ``range`` of whole numbers; nothing else is evaluated.
+
+    Raises:
+        InvalidSpec: if the text is anything else, or has two strings without a comma between them.
+        InvalidParameter: if a range is longer than a domain may be.
+
+    """
+    if _MISSPELT.fullmatch(text):
+        return text, [], {}  # there is no such name, and the message proposes one that is written with _
+    example = f"for example {_EXAMPLES.get(kind, 'name(parameter=value)')}, without ldp. before it"
+    try:
+        with _PARSER:
+            node = ast.parse(_as_python(_with_quotes(text.strip())), mode="eval").body
+        if isinstance(node, ast.Name):
+            return node.id, [], {}
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            raise InvalidSpec("a spec must be written like a call", example)
+        arguments = [_value(a) for a in node.args]
+        keywords = {keyword.arg or "": _value(keyword.value) for keyword in node.keywords}
+    except (SyntaxError, TokenError, ValueError, TypeError, MemoryError, RecursionError):
+        if _SQL_DATE.search(text):
+            example = "write a date or a timestamp as a string, without DATE or TIMESTAMP before it; "
+            example += "a list of dates is {'type': 'date32[day]', 'values': [...]}"
+        raise InvalidSpec("this text cannot be read as a spec", example) from None
+    return node.func.id, arguments, keywords
+
+
+def _value(node: ast.expr) -> Any:
+    """Return a literal or a range, or the text of a call or a name, which is a spec of its own; in a struct, each by name."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range" and not node.keywords:
+        return _range(*map(ast.literal_eval, node.args))
+    if isinstance(node, ast.Call | ast.Name):
+        return Nested(ast.unparse(node))
+    if isinstance(node, ast.Dict) and any(isinstance(part, ast.Call | ast.Name) for part in (*node.keys, *node.values)):
+        names = (key.id if isinstance(key, ast.Name) else ast.literal_eval(key or node) for key in node.keys)
+        return {name: _value(value) for name, value in zip(names, node.values, strict=True)}
+    return ast.literal_eval(node)
+
+
+def _range(*ends: int) -> NDArray[np.int64]:
+    """Return the numbers of a range, as Python and DuckDB count them."""
+    whole = range(*ends)
+    if not all(-(2**63) <= end < 2**63 for end in ends):
+        raise ValueError("not numbers of 64 bits")
+    check_length(max(0, -((whole.start - whole.stop) // whole.step)))  # not len(), which refuses lengths above 2^63
+    return np.arange(whole.start, whole.stop, whole.step)
+
+
+_PARSER = Lock()  # Python 3.11 counts the depth of all trees together: two threads at once can end in a SystemError
+_MISSPELT = re.compile(r"[A-Za-z]\w*(-\w+)+", re.ASCII)
+_SQL = re.compile(r":=|\b(?:true|false|null)\b", re.IGNORECASE)
+_STRING = re.compile(r"""'(?:\\.|''|[^'\\])*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
+_QUOTE = re.compile(r"\\.|''", re.DOTALL)  # two quotes that are one, and what a backslash begins
+_TWO_STRINGS = re.compile(r"''(?:\s|#[^\n]*\n)*[a-z]{0,2}''", re.IGNORECASE)  # once each string is written ''
+_SQL_DATE = re.compile(r"\b(?:date|timestamp)\s*'", re.IGNORECASE)
+_PYTHON = {":=": "=", "true": "True", "false": "False", "null": "None"}
+
+
+def _with_quotes(text: str) -> str:
+    """Return a call whose strings have the quotes of Python: in SQL, two quotes inside of a string are one.
+
+    Raises:
+        InvalidSpec: if two strings have no comma between them. Python would join them.
+
+    """
+    if _TWO_STRINGS.search(_STRING.sub("''", text)):
+        raise InvalidSpec("two texts stand next to each other without a comma", "['Lima', 'Oslo']")
+    return _STRING.sub(_string, text)
+
+
+def _string(found: re.Match[str]) -> str:
+    """Return a string of a call as Python writes it."""
+    written = found[0]
+    if written[0] == '"' or "''" not in written[1:-1]:
+        return written
+    inside = _QUOTE.sub(lambda one: one[0].replace("''", r"\'"), written[1:-1])
+    return f"'{inside}'"
+
+
+def _as_python(text: str) -> str:
+    """Return a call with the literals and the assignments of SQL replaced by those of Python."""
+    if not _SQL.search(text):  # reading tokens takes ten times as long as parsing
+        return text
+    tokens = generate_tokens(StringIO(text).readline)
+    return untokenize((token.type, _PYTHON.get(token.string.lower(), token.string)) for token in tokens)
+
+
+def bind(cls: type[Spec], arguments: list[Any], keywords: Mapping[str, Any]) -> Spec:
+    """Return the spec with these positional values, in the order of its signature, and named ones; None means the default."""
+    names, keywords = [p.name for p in cls.parameters()] if arguments else [], cls.arranged(keywords)
+    if len(arguments) > len(names) or set(names[: len(arguments)]) & set(keywords):
+        raise InvalidSpec(f"{cls.name} was given too many values", cls.signature())
+    values = {**dict(zip(names, arguments, strict=False)), **keywords}
+    if any(isinstance(value, Nested) for value in values.values()):
+        raise InvalidSpec(
+            f"a value of {cls.name} is neither a number nor text, a list or a boolean",
+            f"text is in quotes, and lists are written out, or a range(0, 100): {cls.signature()}",
+        )
+    return cls(**{key: value for key, value in values.items() if value is not None})

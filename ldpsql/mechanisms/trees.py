@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import KeepOrSpread, Levels, OrthogonalHash
-from ldpsql.channels.level_hashes import Response
+from ldpsql.channels.levels import Response
 from ldpsql.errors import InvalidParameter
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.reports.nodes import MOST_SYMBOLS, NodeReports

@@ -20,7 +20,7 @@ from ldpsql.mechanisms.audit import empirical
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.spec import decimal_text
 from ldpsql.pages.statement import possible
-from ldpsql.registry.fingerprint import digits_of
+from ldpsql.registry.documents import digits_of
 
 _DRAWS = 100_000  # of each mechanism, that the audit compares with its claim
 _UNSTATED = "Not stated"

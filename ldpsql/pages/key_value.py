@@ -16,7 +16,7 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import likelihoods
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import certify
-from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.mechanisms.families import KeyValueMechanism
 from ldpsql.pages.document import (
     Fact,
     Markup,

@@ -24,7 +24,7 @@ from ldpsql.estimates.estimate import Estimates, estimate_likelihood, named
 from ldpsql.estimates.functionals import Pair, fieller
 from ldpsql.estimates.shown import Tabular
 from ldpsql.estimators.base import Estimator
-from ldpsql.estimators.sharing.ratios import Ratios
+from ldpsql.estimators.sharing.means import Ratios
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.limits import late, soonest, until
 from ldpsql.inference.operators import (
@@ -39,7 +39,7 @@ from ldpsql.inference.operators import (
 from ldpsql.inference.outcome import Status
 from ldpsql.inference.score_intervals import cut, deviations, wilson
 from ldpsql.mechanisms.base import CertifiedPairs, Mechanism, certify
-from ldpsql.mechanisms.key_value import KeyValueMechanism
+from ldpsql.mechanisms.families import KeyValueMechanism
 
 # What reports of key-value mechanisms show about every key, before any estimator: unbiased estimates and their errors.
 

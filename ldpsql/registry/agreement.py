@@ -23,7 +23,7 @@ from ldpsql.errors import InvalidParameter, LdpError, MechanismUnrecorded, Other
 from ldpsql.inference.mixed import Mixed
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.names import ROW
-from ldpsql.registry.fingerprint import digits_of, fingerprint, short_text
+from ldpsql.registry.documents import digits_of, fingerprint, short_text
 from ldpsql.registry.handles import DECLARATIONS, MECHANISMS, mechanism_number, read_levels
 from ldpsql.registry.registry import registry
 

@@ -30,8 +30,8 @@ from ldpsql.inference.counting import ReportSource, operator_of
 from ldpsql.inference.mixed import Mixed, Unperturbed
 from ldpsql.mechanisms.base import Mechanism, certify, certify_values
 from ldpsql.mechanisms.identity import SpecKey
-from ldpsql.mechanisms.parts import Parts, parts_of
 from ldpsql.mechanisms.region import Region
+from ldpsql.mechanisms.spec import Parts, parts_of
 from ldpsql.names import IBU, INV, KRR
 from ldpsql.registry.registry import Registry, registry
 

@@ -25,10 +25,8 @@ from ldpsql.errors import BadSettings, InvalidSpec, LdpError, NameClash, PluginE
 from ldpsql.estimates.question import Question, found_by
 from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.mechanisms.calls import bind, read_call
 from ldpsql.mechanisms.identity import refuse_overrides
-from ldpsql.mechanisms.parts import Nested, read_by
-from ldpsql.mechanisms.spec import Spec
+from ldpsql.mechanisms.spec import Nested, Spec, bind, read_by, read_call
 from ldpsql.places import SCHEMES, Place
 from ldpsql.registry import discovery, documents, hookspecs
 from ldpsql.registry.constructors import constructor

@@ -8,8 +8,7 @@ from typing import Any
 
 from ldpsql.errors import BadSettings, InvalidEpsilon, InvalidSpec, RowBudgetExceeded
 from ldpsql.mechanisms.base import Mechanism
-from ldpsql.mechanisms.calls import read_call
-from ldpsql.mechanisms.spec import decimal_text, number
+from ldpsql.mechanisms.spec import decimal_text, number, read_call
 from ldpsql.privacy.claims import Claim, Epsilon, MetricLdp
 
 EPSILON_PER_DISTANCE = "epsilon_per_distance"

@@ -14,7 +14,7 @@ from ldpsql.engine.identity import COMPUTED, Identity, alike, is_path, parts
 from ldpsql.engine.sql_struct import columns_of
 from ldpsql.errors import BadSettings, LdpError, OutsidePolicy, UnknownName
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.registry.fingerprint import digits_of
+from ldpsql.registry.documents import digits_of
 from ldpsql.registry.registry import registry
 from ldpsql.registry.shares import check_total, planned
 

@@ -17,7 +17,7 @@ from ldpsql.domains.sql_types import counted
 from ldpsql.quoting import quoted
 from ldpsql.reports.base import NumberedReports, impossible
 
-_MOST = 1 << 22  # symbols; see ldpsql.mechanisms.key_value
+_MOST = 1 << 22  # symbols; see ldpsql.mechanisms.families
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ from ldpsql.ledger.permanent import Key, Reported, charge_columns_once
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, Mechanism, certify, certify_values
 from ldpsql.names import IBU
 from ldpsql.registry.agreement import KEY, Fingerprints, of_text
-from ldpsql.registry.fingerprint import fingerprint
+from ldpsql.registry.documents import fingerprint
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import check_policies
 from ldpsql.reports import ListedHashReports, PrefixReports, type_of

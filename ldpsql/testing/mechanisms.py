@@ -46,8 +46,7 @@ from ldpsql.mechanisms.base import (
     Mechanism,
     certify,
 )
-from ldpsql.mechanisms.key_value import KeyValueMechanism
-from ldpsql.mechanisms.rows import JointMechanism, RowMechanism
+from ldpsql.mechanisms.families import JointMechanism, KeyValueMechanism, RowMechanism
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.registry.constructors import constructor
 from ldpsql.registry.registry import registry

@@ -414,7 +414,7 @@ MUTANTS = (
         "tests/test_counts.py::test_supports_give_the_inversion_of_all_reports",
     ),
     Mutant(
-        "ldpsql/estimators/sharing/posterior.py",
+        "ldpsql/estimators/sharing/prior.py",
         "            place = rows, cells.value",
         "            place, added = (rows, cells.value), 0 * added",
         "intervals of shared groups leave out the error of the mean that they learn",

@@ -21,7 +21,7 @@ MUTANTS = (
         "tests/test_not_private.py::test_python_and_commands_draw_nothing_charge_nothing_and_leave_nothing",
     ),
     Mutant(
-        "ldpsql/channels/undrawn.py",
+        "ldpsql/channels/dense.py",
         "        raise estimates_only()",
         "        return np.zeros(len(values), dtype=np.int32)",
         "a channel for estimates gives reports",
@@ -77,7 +77,7 @@ MUTANTS = (
         "tests/test_certificates.py::test_one_column_of_several_keeps_the_largest_epsilon_of_all",
     ),
     Mutant(
-        "ldpsql/privacy/planar.py",
+        "ldpsql/privacy/certificate.py",
         "                if left < 0 or not self._keeps(int(n), m, exponent):\n                    return False",
         "                if left < 0 or not self._keeps(int(n), m, exponent):\n                    continue",
         "far points of noise on the plane may differ by more than the claim",
@@ -134,14 +134,14 @@ MUTANTS = (
         "tests/test_large_domains.py::test_every_function_is_drawn_equally_often",
     ),
     Mutant(
-        "ldpsql/channels/convolution.py",
+        "ldpsql/channels/noise.py",
         "        return np.clip(noise, 0, self.outputs - 1, out=noise)",
         "        return np.clip(noise, 1, self.outputs - 1, out=noise)",
         "noise is never cut to the lowest report",
         "tests/test_channels.py::test_a_million_draws_follow_the_channel",
     ),
     Mutant(
-        "ldpsql/channels/plane.py",
+        "ldpsql/channels/noise.py",
         "np.clip(down, 0, self._rows - 1, out=down)",
         "np.clip(down, 0, self._rows - 2, out=down)",
         "no report is in the last row of a map",

@@ -10,7 +10,7 @@ import pytest
 
 import ldpsql
 from ldpsql.errors import OtherMechanism
-from ldpsql.registry.fingerprint import fingerprint
+from ldpsql.registry.documents import fingerprint
 from ldpsql.registry.registry import registry
 from tests import exported
 from tests.warehouses import CITY, answers, differences, flat_reports, repeated_differences, reports

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from ldpsql.estimators.sharing.cells import Votes
-from ldpsql.estimators.sharing.directions import directed
+from ldpsql.estimators.sharing.directions import by_direction, directed, error_of_mean
 from ldpsql.estimators.sharing.means import moved, of_numbers, own_part
 from ldpsql.estimators.sharing.neighbours import with_neighbours
-from ldpsql.estimators.sharing.normal import by_direction, error_of_mean
-from ldpsql.estimators.sharing.posterior import credible, medians
-from ldpsql.estimators.sharing.prior import Prior, PriorField, learnt
+from ldpsql.estimators.sharing.prior import Prior, PriorField, credible, learnt, medians
 from ldpsql.estimators.sharing.pseudo import by_class
 
 __all__ = [

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.estimators.sharing.cells import Votes
-from ldpsql.estimators.sharing.posterior import credible, medians
-from ldpsql.estimators.sharing.prior import Prior, averaged, class_weights, evidence, floored, probabilities
+from ldpsql.estimators.sharing.prior import Prior, averaged, class_weights, credible, evidence, floored, medians, probabilities
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 

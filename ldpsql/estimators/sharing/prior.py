@@ -1,22 +1,23 @@
-"""The prior that groups have in common: it is learned from all of them, and then used for one."""
+"""The prior that groups have in common, learned from all of them, and the posteriors that are the estimates of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from math import fsum
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, PlainSerializer
 
 from ldpsql.errors import InvalidParameter
-from ldpsql.estimators.sharing import directions, normal, pseudo
-from ldpsql.estimators.sharing.blocks import blocks
-from ldpsql.estimators.sharing.cells import CLASSES, CONCENTRATIONS, Votes, concentrations
+from ldpsql.estimators.sharing import directions, pseudo
+from ldpsql.estimators.sharing.cells import CLASSES, CONCENTRATIONS, LEAST, Block, Cells, Votes, blocks, concentrations
 from ldpsql.estimators.sharing.pseudo import Alone
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
+from ldpsql.inference.score_intervals import deviations
 
 _STEPS, _BASE = 100, 0.05  # of EM; groups that each class has beforehand
 _CELLS = 1 << 19  # of (group, value), that are scored together
@@ -139,7 +140,7 @@ def averaged(logs: Floats, weights: Floats) -> Floats:
 def scores(likelihood: Likelihood, mean: Floats, alone: Alone) -> Floats:
     """Return ln of how well each class explains each group, (groups, classes), up to a term of the group."""
     if likelihood.operator.votes is None:
-        return (normal if directions.directed(likelihood) else pseudo).scores(likelihood, mean, alone)
+        return (directions if directions.directed(likelihood) else pseudo).scores(likelihood, mean, alone)
     return evidence(Votes.of(likelihood), mean)
 
 
@@ -181,3 +182,266 @@ def _shares(numbers: Floats) -> bool:
 
 
 PriorField = Annotated[Prior | None, BeforeValidator(_prior), PlainSerializer(lambda prior: prior and asdict(prior))]
+
+
+Z = deviations(0.95)
+_WINDOW = np.arange(4)  # levels that are computed together: the sum of shares mostly passes one between two of these
+
+
+def medians(votes: Votes, mean: Floats, weights: Floats, classes: Floats) -> Floats:
+    """Return the posterior quantiles, all of one level in each group, that sum to one: the least expected absolute error.
+
+    At a minimum of sum_x E|t_x - theta_x| among t that sum to one, P(theta_x < t_x) is the same for all x.
+
+    Args:
+        votes: those of all groups.
+        mean: the shares of all groups together.
+        weights: how common the classes are.
+        classes: how probable each class is for each group, (groups, classes).
+
+    """
+    out = np.empty(votes.numbers.shape)
+    for block in blocks(votes, mean):
+        out[block.groups] = _medians(block, weights, classes[block.groups])
+    return out
+
+
+def credible(votes: Votes, mean: Floats, classes: Floats, added: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return standard errors, low and high ends of 95 % of shares, each of shape (groups, values).
+
+    The posterior takes the mean of all groups for certain. Its error adds to that of each estimate as far as this is borrowed;
+    source: Morris, "Parametric empirical Bayes inference: theory and applications", JASA 1983.
+
+    Args:
+        votes: those of all groups.
+        mean: the shares of all groups together.
+        classes: how probable each class is for each group, (groups, classes).
+        added: the error of the mean as far as each estimate borrows from it.
+
+    """
+    error, low, high = (np.empty(votes.numbers.shape) for _ in range(3))
+    for block in blocks(votes, mean):
+        for cells in block.cells:
+            rows, at = block.groups[cells.rows], classes[block.groups[cells.rows]]
+            centre, square = ((cells.moment(power)[cells.kind] * at).sum(axis=1) for power in (1, 2))
+            ends = np.tile(LEVELS[[0, -1]], (len(rows), 1))
+            both = quantiles(cells, at, ends, np.zeros(len(rows), dtype=np.int64))
+            place = rows, cells.value
+            error[place] = np.hypot(np.sqrt(np.maximum(square - centre**2, 0.0)), added[place])
+            low[place] = centre - np.hypot(np.maximum(centre - both[:, 0], 0.0), Z * added[place])
+            high[place] = centre + np.hypot(np.maximum(both[:, 1] - centre, 0.0), Z * added[place])
+    return error, np.maximum(low, 0.0), np.minimum(high, 1.0)
+
+
+def _medians(block: Block, weights: Floats, classes: Floats, first: NDArray[np.int64] | None = None) -> Floats:
+    """Return the medians of the groups of a block; ``first`` is the first of the levels that are computed for each."""
+    typical = [typical_quantiles(cells, weights) for cells in block.cells]
+    if first is None:
+        first = np.clip((_totals(block, typical) < 1.0).sum(axis=1) - 2, 0, len(LEVELS) - len(_WINDOW))
+    shares = np.empty((len(_WINDOW), len(classes), block.values))
+    for cells, (start, _) in zip(block.cells, typical, strict=True):
+        at = first[cells.rows]
+        levels, near = LEVELS[at[:, None] + _WINDOW], start[cells.kind, at + 2]
+        shares[:, cells.rows, cells.value] = quantiles(cells, classes[cells.rows], levels, near).T
+    totals = shares.sum(axis=2)
+    out = _summing_to_one(shares, totals)
+    for row in np.flatnonzero(out.sum(axis=1) <= 0):
+        out[row] = _means(block, classes, int(row))
+    out /= out.sum(axis=1, keepdims=True)
+    moved = np.clip(first + 3 * ((totals[-1] < 1.0).astype(np.int64) - (totals[0] >= 1.0)), 0, len(LEVELS) - len(_WINDOW))
+    again = moved != first
+    if again.any():
+        out[again] = _medians(block.only(again), weights, classes[again], moved[again])
+    return out
+
+
+def _totals(block: Block, typical: list[tuple[NDArray[np.int64], Floats]]) -> Floats:
+    """Return the sums of the typical quantiles of the shares of each group, (groups, levels)."""
+    totals = np.zeros((len(block.groups), len(LEVELS)))
+    for cells, (_, shares) in zip(block.cells, typical, strict=True):
+        totals[cells.rows] += shares[cells.kind]
+    return totals
+
+
+def _summing_to_one(shares: Floats, totals: Floats) -> Floats:
+    """Return shares between those of the two levels between which their sum passes one."""
+    groups, after = np.arange(shares.shape[1]), np.clip((totals < 1.0).sum(axis=0), 1, len(_WINDOW) - 1)
+    low, high = totals[after - 1, groups], totals[after, groups]
+    part = np.clip((1.0 - low) / np.maximum(high - low, 1e-12), 0.0, 1.0)[:, None]
+    return np.asarray((1.0 - part) * shares[after - 1, groups] + part * shares[after, groups])
+
+
+def _means(block: Block, classes: Floats, row: int) -> Floats:
+    """Return the posterior means of the shares of one group."""
+    out = np.zeros(block.values)
+    for cells in block.cells:
+        of_row = cells.kind[cells.rows == row]
+        out[cells.value] += (cells.moment(1)[of_row] * classes[row]).sum()
+    return out
+
+
+# Quantiles of the posteriors of shares, each a mixture over the classes of its group.
+#
+# Groups of one kind have the same posterior in each class, so its distribution is computed once for each kind. Only how the
+# classes are mixed is the group's own: the distribution of the mixture is computed only where a quantile is looked for.
+
+
+LEVELS = np.concatenate([[0.025], np.arange(0.05, 0.96, 0.05), [0.975]])
+_KINDS, _AT_ONCE = 1 << 12, 1 << 13  # kinds and rows in memory
+_NEAR = 10  # candidates
+_RARE = 1e-30  # a chance that single precision cannot divide by
+
+Single = NDArray[np.float32]
+
+
+def typical_quantiles(cells: Cells, weights: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Return the quantiles at `LEVELS` of each kind, (kinds, levels), if groups have these classes; first their candidates."""
+    each = cells.mixture(weights)[cells.number] * cells.likelihood
+    each /= np.maximum(each.sum(axis=1, keepdims=True), LEAST)
+    after, _ = _after(each, np.broadcast_to(LEVELS, (len(each), len(LEVELS))), whole=cells.whole)
+    return after, _candidates(cells, np.arange(len(each)))(after)
+
+
+def quantiles(cells: Cells, classes: Floats, levels: Floats, near: NDArray[np.int64]) -> Floats:
+    """Return the quantiles of each share at rising levels, (shares, levels).
+
+    Args:
+        cells: the shares.
+        classes: the probabilities of the classes of the group of each share.
+        levels: those of each share, from 0 to 1.
+        near: a candidate of each share near its quantiles, which is where the search begins.
+
+    """
+    if not cells.alike:
+        return _mixed(cells, classes, levels)
+    out = np.empty(levels.shape)
+    for first in range(0, len(cells.number), _KINDS):
+        below = distributions(cells, slice(first, first + _KINDS))
+        chosen = np.flatnonzero((cells.kind >= first) & (cells.kind < first + _KINDS))
+        for at in range(0, len(chosen), _AT_ONCE):
+            rows = chosen[at : at + _AT_ONCE]
+            some = Shares(cells, below, cells.kind[rows], cells.kind[rows] - first, classes[rows].astype(np.float32))
+            out[rows] = some.quantiles(levels[rows], near[rows])
+    return out
+
+
+def _mixed(cells: Cells, classes: Floats, levels: Floats) -> Floats:
+    """Return the shares at which posteriors reach levels, (shares, levels), from the distributions of all shares."""
+    each = cells.posterior(classes)
+    after, below = _after(each, levels, whole=cells.whole)
+    candidate, rows = _candidates(cells, cells.kind), np.arange(len(each))[:, None]
+    after = np.clip(after, 1, each.shape[1] - 1)
+    return _between(candidate(after - 1), candidate(after), below[rows, after - 1], below[rows, after], levels)
+
+
+def _after(each: Floats, levels: Floats, *, whole: bool) -> tuple[NDArray[np.int64], Floats]:
+    """Return the candidates at which posteriors rise above levels, (shares, levels), and what is below each candidate."""
+    below = each.cumsum(axis=1)
+    if not whole:
+        below -= each / 2.0
+    rows = np.arange(len(each))[:, None]
+    flat = (np.minimum(below, 1.0) + 2.0 * rows).ravel()
+    return np.minimum(np.searchsorted(flat, levels + 2.0 * rows) - rows * each.shape[1], each.shape[1] - 1), below
+
+
+def _between(low: Floats, high: Floats, below_low: Floats, below_high: Floats, level: Floats) -> Floats:
+    """Return the shares at which distributions reach a level, interpolated between candidates."""
+    part = np.clip((level - below_low) / np.maximum(below_high - below_low, LEAST), 0.0, 1.0)
+    return np.asarray(low + part * (high - low))
+
+
+def _candidates(cells: Cells, kind: NDArray[np.int64]) -> Callable[[NDArray[np.int64]], Floats]:
+    """Return the function from numbers of candidates of shares of these kinds to the candidates, shape (shares, ...)."""
+    own = cells.candidates
+    if own.ndim == 1:
+        return own.__getitem__
+    return lambda at: own[kind if at.ndim == 1 else kind[:, None], at]
+
+
+def distributions(cells: Cells, kinds: slice) -> Single:
+    """Return how probable it is in each class that a share lies below each candidate, (kinds, candidates, classes).
+
+    Half of the probability of a candidate is below it, unless the candidates are all there is.
+    """
+    masses, number, chances = cells.class_masses(), cells.number[kinds], cells.chances[kinds]
+    likelihood, rare = cells.likelihood[kinds], np.nonzero(chances < _RARE)
+    single, inverse = masses.astype(np.float32), (1.0 / np.maximum(chances, _RARE)).astype(np.float32)
+    likely = np.ascontiguousarray(likelihood.T, dtype=np.float32)
+    if not cells.whole:
+        likely *= np.float32(0.5)
+    out = np.empty((len(chances), len(masses), chances.shape[1]), dtype=np.float32)
+    total = np.zeros(chances.shape, dtype=np.float32)
+    for candidate in range(len(masses)):
+        each = np.take(single[candidate], number, axis=0)
+        each *= inverse * likely[candidate][:, None]
+        total += each
+        out[:, candidate] = total
+        if not cells.whole:
+            total += each
+    if len(rare[0]):
+        each = masses[:, number[rare[0]], rare[1]] * likelihood[rare[0]].T
+        each /= np.maximum(each.sum(axis=0), LEAST)
+        out[rare[0], :, rare[1]] = (each.cumsum(axis=0) - (0.0 if cells.whole else 0.5) * each).T
+    return out
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Some shares, the distributions of their kinds, (kinds, candidates, classes), and the classes of their groups."""
+
+    cells: Cells
+    below: Single
+    kind: NDArray[np.int64]
+    row: NDArray[np.int64]  # of the distribution
+    classes: Single
+
+    def only(self, rows: NDArray[np.int64]) -> Shares:
+        """Return some of the shares."""
+        return Shares(self.cells, self.below, self.kind[rows], self.row[rows], self.classes[rows])
+
+    def quantiles(self, levels: Floats, near: NDArray[np.int64]) -> Floats:
+        """Return the quantiles at rising levels: from a few candidates next to one of each share, or else from all."""
+        width = self.below.shape[1]
+        few = min(_NEAR, width)
+        first = np.clip(near - few // 2, 0, width - few)
+        below = np.stack([self.at(first + step) for step in range(few)])
+        out = np.empty(levels.shape)
+        for column, level in enumerate(levels.T):
+            after = (below < level).sum(axis=0)
+            out[:, column] = self._between(first + after, below, after, level)
+        far = ((below[0] >= levels[:, 0]) & (first > 0)) | ((below[-1] < levels[:, -1]) & (first < width - few))
+        rows = np.flatnonzero(far)
+        if len(rows):
+            every = np.repeat(rows, levels.shape[1])
+            out[rows] = self.only(every).quantile(levels[rows].ravel()).reshape(len(rows), -1)
+        return out
+
+    def quantile(self, level: Floats) -> Floats:
+        """Return the quantile at the level of each share; found by bisection."""
+        low, high = np.full(len(level), -1), np.full(len(level), self.below.shape[1])
+        for _ in range(self.below.shape[1].bit_length()):
+            middle = np.clip((low + high) // 2, 0, self.below.shape[1] - 1)
+            less = self.at(middle) < level
+            low, high = np.where(less, middle, low), np.where(less, high, middle)
+        both = np.stack([self.at(np.maximum(high - 1, 0)), self.at(np.minimum(high, self.below.shape[1] - 1))])
+        return self._between(high, both, np.ones(len(level), dtype=np.int64), level)
+
+    def at(self, candidate: NDArray[np.int64]) -> Floats:
+        """Return how probable it is that each share lies below a candidate."""
+        table = self.below.reshape(-1, self.below.shape[2])
+        row, classes = self.row * self.below.shape[1] + candidate, self.classes
+        if len(row) == 1:  # NumPy sums a single row in another order
+            row, classes = np.repeat(row, 2), np.repeat(classes, 2, axis=0)
+        each = np.take(table, row, axis=0)
+        return np.asarray(np.einsum("rc,rc->r", each, classes), dtype=np.float64)[: len(self.row)]
+
+    def _between(self, high: NDArray[np.int64], below: Floats, after: NDArray[np.int64], level: Floats) -> Floats:
+        """Return the shares between the candidates ``high`` and those before them, whose places in ``below`` are ``after``."""
+        candidate, last = _candidates(self.cells, self.kind), self.below.shape[1] - 1
+        upper = candidate(np.minimum(high, last))
+        if self.cells.whole:
+            return upper
+        rows, lower = np.arange(len(level)), candidate(np.maximum(high - 1, 0))
+        return _between(
+            lower, upper, below[np.maximum(after - 1, 0), rows], below[np.minimum(after, len(below) - 1), rows], level
+        )

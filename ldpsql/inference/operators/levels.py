@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, Codes, Floats, KeepOrSpread, Levels
-from ldpsql.channels.level_hashes import Response
+from ldpsql.channels.levels import Response
 from ldpsql.inference.limits import check
 from ldpsql.inference.operators.base import Ends, Operator, digest, operator
 from ldpsql.inference.operators.merged import ExtendedOperator
