@@ -74,8 +74,8 @@ __all__ = [
 @cache
 def _homes() -> dict[str, str]:
     """Return the module of each public name, as the imports above say it to type checkers."""
-    imports = re.findall(r"^    from (\S+) import (.+)$", Path(__file__).read_text("utf-8"), re.MULTILINE)
-    return {name: module for module, names in imports for name in names.split(", ")}
+    imports = re.findall(r"^    from (\S+) import (\([^)]+|.+)", Path(__file__).read_text("utf-8"), re.MULTILINE)
+    return {name: module for module, names in imports for name in re.findall(r"\w+", names)}
 
 
 def __getattr__(name: str) -> object:  # `ldpsql --version` needs none of them
