@@ -16,7 +16,6 @@ from ldpsql.channels import Drawn
 from ldpsql.domains.columns import distinct, family, plain, python_value, with_nulls
 from ldpsql.domains.ranges import sql_cells
 from ldpsql.domains.written import check_epsilon, check_listed, check_written
-from ldpsql.engine.aggregates import EVERYBODY, aggregate
 from ldpsql.engine.arguments import (
     Booleans,
     Column,
@@ -35,9 +34,10 @@ from ldpsql.engine.arguments import (
     same_in_all_rows,
     structs_with,
 )
-from ldpsql.engine.asking import answering, as_structs, sql_type
 from ldpsql.engine.forms import (
+    EVERYBODY,
     ToColumn,
+    aggregate,
     counted_by_form,
     drawn_by_form,
     drawn_kind,
@@ -62,12 +62,15 @@ from ldpsql.engine.functions import (
     struct_type,
 )
 from ldpsql.engine.groups import (
+    answering,
+    as_structs,
     check_counts,
     counts_of,
     in_order,
     learnt_from,
     learnt_from_order,
     once_a_run,
+    sql_type,
     with_prior,
 )
 from ldpsql.engine.identity import parts

@@ -17,10 +17,9 @@ from ldpsql import certify
 from ldpsql.errors import PrivacyLeakWarning, SourceRefused
 from ldpsql.functions import Scalar, registry
 from ldpsql.polars import LdpExpr, LdpFrame
-from ldpsql.sql.drawing import IN_PYTHON, DrawingFunctions, Draws
+from ldpsql.sql.drawing import IN_PYTHON, DrawingFunctions, Draws, statements
 from ldpsql.sql.lint import lint
 from ldpsql.sql.scripts import MACROS
-from ldpsql.sql.tokens import statements
 from tests.commands import app, printed
 
 REDRAWS = {

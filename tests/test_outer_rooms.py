@@ -25,7 +25,7 @@ OUTER = {
         "plugins/questions/heavy_hitters.py",
     ],
     "PRIVIC": ["ldpsql/privic", "ldpsql/pages/cycles.py", "udfs/privic.py", "udfs/privic.sql"],
-    "sign-off": ["ldpsql/ledger/review.py", "ldpsql/pages/deployment.py", "ldpsql/pages/statement.py"],
+    "sign-off": ["ldpsql/ledger/review.py", "ldpsql/pages/statement.py"],
 }
 LAWS = """
 import duckdb, ldpsql, ldpsql.cli.app

@@ -68,11 +68,11 @@ def test_an_installed_wheel_works_away_from_the_checkout(built: Path, tmp_path: 
         wheel,
         tmp_path,
         "import ldpsql; assert str(ldpsql.flights_file()).startswith(sys.argv[1])\n"
-        "from ldpsql.pages.deployment import code_digest; print(code_digest())\n"
+        "from ldpsql.pages.statement import code_digest; print(code_digest())\n"
         'con = ldpsql.connect(); print(con.sql("FROM ldp.mechanisms()").fetchall())',
     )
     assert "krr" in printed
-    of_the_checkout = python("from ldpsql.pages.deployment import code_digest; print(code_digest())").stdout
+    of_the_checkout = python("from ldpsql.pages.statement import code_digest; print(code_digest())").stdout
     assert printed.split()[0] == of_the_checkout.strip()
 
 

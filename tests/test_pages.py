@@ -20,8 +20,8 @@ import ldpsql
 from ldpsql.errors import InvalidParameter, NoReports
 from ldpsql.functions import Region, registry
 from ldpsql.pages import page as pages
+from ldpsql.pages.charts import Axis, shares
 from ldpsql.pages.document import interval, tag
-from ldpsql.pages.plots import Axis, shares
 from ldpsql.pairs import ROW
 from tests.commands import app, printed
 

@@ -17,9 +17,8 @@ from ldpsql.bulk.engines import REMARK, tokens_in
 from ldpsql.bulk.sources import FileFormat, format_of
 from ldpsql.bulk.staging import already_exists
 from ldpsql.domains.columns import shown_class
-from ldpsql.engine.connections import transaction
 from ldpsql.engine.identity import split, table_of
-from ldpsql.engine.interrupting import cursor_of, stopped_with, until_stopped
+from ldpsql.engine.interrupting import cursor_of, stopped_with, transaction, until_stopped
 from ldpsql.errors import DestinationRefused, InvalidParameter
 from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal

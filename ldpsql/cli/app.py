@@ -14,9 +14,9 @@ import typer
 # The module of each command, in the order of --help. A module holds a function of the name of the command, or an `app` if the
 # command has commands of its own. Modules import what they need inside their functions, so that --help is quick.
 COMMANDS = {
-    "demo": "doctor", "doctor": "doctor", "sql": "sql", "perturb": "perturb", "estimate": "estimate", "ask": "ask",
+    "demo": "doctor", "doctor": "doctor", "sql": "sql", "perturb": "perturb", "estimate": "estimate", "ask": "estimate",
     "rappor_shares": "estimate",
-    "synthesize": "estimate", "report": "report", "plan": "plan", "privic": "privic", "audit": "doctor", "lint": "lint",
+    "synthesize": "estimate", "report": "estimate", "plan": "plan", "privic": "privic", "audit": "doctor", "lint": "sql",
     "budget": "budget", "policy": "policy", "statement": "policy", "describe": "export", "vectors": "export",
     "export_client": "export", "export_sql": "export", "export_database": "export", "plugins": "plugins",
 }  # fmt: skip

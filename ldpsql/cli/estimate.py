@@ -1,4 +1,4 @@
-"""Estimates: ``ldpsql estimate``, ``rappor-shares`` and ``synthesize``."""
+"""Estimates and questions: ``ldpsql estimate``, ``ask``, ``report``, ``rappor-shares`` and ``synthesize``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from ldpsql.cli.options import (
+    BoundsOption,
     ByOption,
     ColumnsOption,
     DatabaseOption,
@@ -18,6 +20,7 @@ from ldpsql.cli.options import (
     Format,
     FormatOption,
     NamedArgument,
+    NamedOption,
     RecordedOption,
     SourceArgument,
     WeightOption,
@@ -25,8 +28,10 @@ from ldpsql.cli.options import (
     columns_named,
     compared,
     drawn_by,
+    edges_of,
     existing,
     of_table,
+    output_option,
     reading,
     write_rows,
 )
@@ -34,6 +39,8 @@ from ldpsql.cli.options import (
 if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
+
+    from ldpsql.bulk.queries import Reports
 
 
 def estimate(
@@ -218,3 +225,168 @@ def synthesize(
     if not len(shares):
         raise NoReports(hint="is the column empty?")
     write_rows(of_table(drawn(shares, rows)), form)
+
+
+class _WithArguments(TyperCommand):
+    """A command that also takes the arguments of its question as options, which `typer.Context.meta` keeps."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Set apart each option that the command itself does not have, with its value; it may be repeated."""
+        known = {name for one in self.get_params(ctx) for name in (*one.opts, *one.secondary_opts)}
+        own: dict[str, list[str]] = {}
+        left, rest = iter(args), []
+        for word in left:
+            name, equals, value = word.partition("=")
+            if name.startswith("--") and name not in known:
+                own.setdefault(name[2:].replace("-", "_"), []).append(value if equals else next(left, ""))
+            else:
+                rest.append(word)
+        ctx.meta["arguments"] = own
+        return super().parse_args(ctx, rest)
+
+
+def ask(
+    context: typer.Context,
+    question: Annotated[str, typer.Argument(help="What is asked: mean, share, top, or another question.")],
+    source: SourceArgument,
+    named: NamedArgument = None,
+    against: Annotated[str | None, typer.Option(help="With compare: the reports of other people.")] = None,
+    column: ColumnsOption = None,
+    mechanism: RecordedOption = None,
+    estimator: EstimatorOption = "",
+    by: ByOption = None,
+    weight: WeightOption = None,
+    database: DatabaseOption = ":memory:",
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Ask one question about the values behind reports; the answer has errors and intervals.
+
+    The arguments of the question are options, named as in SQL. A value is JSON, the names of columns with commas between them,
+    or a condition: city=Lima, city=Lima,Oslo, age=18..65; repeat the option for conditions on further columns.
+
+    Questions of all plugins can be asked.
+
+    Example: ldpsql ask share reports.parquet report --of income=high --given education=doctor
+
+    Example: ldpsql ask top reports.parquet city --most 10 --by region
+
+    Example: ldpsql ask outcome policies.parquet ethnicity --outcome premium --weight w
+    """
+    import duckdb
+
+    from ldpsql.bulk.queries import answers, compared, raw_columns
+    from ldpsql.cli.failures import in_options
+    from ldpsql.cli.queries import Arguments
+    from ldpsql.errors import InvalidParameter, NoReports
+    from ldpsql.estimates.diagnosis import OF_RANGES
+    from ldpsql.registry.registry import registry
+
+    kind = registry().question(question)
+    texts, keys, columns = context.meta["arguments"], by or [], columns_named(named, column)
+    if kind.two_groups != (against is not None) or (kind.two_groups and keys):
+        raise InvalidParameter(
+            "--against is for compare, which needs it and has no --by", "ldpsql ask compare a.parquet city --against b.parquet"
+        )
+    named_raw = {name: [one for text in texts.pop(name) for one in text.split(",")] for name in kind.raw if name in texts}
+    raw = raw_columns(kind, named_raw)
+    read_too = [*keys, *(name for names in raw.values() for name in names)]
+    with reading([source, *([against] if against else [])], columns, read_too, mechanism, estimator, database, weight) as read:
+        one = read[0]
+        given = {name: Arguments(one.mechanism, columns[0]).sql(each) for name, each in texts.items()}
+        given |= {"estimator": one.method} if one.estimator else {}
+        kind.check_arguments([*given, *raw])
+        query = compared(one, read[1], question, given) if kind.two_groups else answers(one, kind, given, keys, raw)
+        try:
+            rows = list(of_table(one.con.sql(query).to_arrow_table()))
+        except duckdb.Error as error:
+            raise in_options(error) from None
+    if not any(value is not None for row in rows for name, value in row.items() if name not in keys):
+        raise NoReports(hint="is the column empty? Of strings, only those that are certain to occur are shown: --certain false")
+    write_rows(rows, form)
+    if kind.of_ranges and _orders(one.mechanism):
+        typer.echo(f"note: {OF_RANGES}", err=True)
+
+
+ask.of_class = _WithArguments  # type: ignore[attr-defined]
+
+
+def _orders(mechanism: Any) -> bool:
+    """Return whether values are in order, and the mechanism is not made for ranges of them."""
+    from ldpsql.channels import Levels
+    from ldpsql.mechanisms.base import CertifiedValues, Mechanism, certify
+
+    certified = certify(mechanism) if isinstance(mechanism, Mechanism) else None
+    if not isinstance(certified, CertifiedValues):
+        return False
+    return len(certified.layout) == 1 and not isinstance(certified.response, Levels)
+
+
+def report(
+    source: SourceArgument,
+    named: NamedArgument = None,
+    column: NamedOption = None,
+    mechanism: RecordedOption = None,
+    estimator: Annotated[
+        str,
+        typer.Option(
+            envvar="LDPSQL_ESTIMATOR",
+            help="The estimator, with its options: ibu(stop=100). By default ibu, ibu(stop='held_out') for maps "
+            "above 4,096 cells, and unbiased for key-value reports.",
+        ),
+    ] = "",
+    by: ByOption = None,
+    database: DatabaseOption = ":memory:",
+    truth: Annotated[str, typer.Option(help="A file or table whose same column holds the true values, to compare.")] = "",
+    bounds: BoundsOption = "",
+    output: Annotated[Path, output_option("A page (.html) or a picture (.svg, .png).")] = Path("report.html"),
+) -> None:
+    """Write an estimate as a page that works offline.
+
+    The page has a summary; shares with intervals, to sort and download; mean, quartiles and curves of numbers; maps of grids;
+    frequency and mean of each key of key-value reports; the error at other values of epsilon; how the estimate was computed.
+
+    Example: ldpsql report reports.parquet city --by region --output report.html
+    """
+    from ldpsql.bulk.fingerprints import of_source
+    from ldpsql.bulk.queries import answers, shares
+    from ldpsql.bulk.sources import sql_of
+    from ldpsql.errors import InvalidParameter
+    from ldpsql.estimates.estimate import estimator_of_shares
+    from ldpsql.estimates.rectangles import region_of
+    from ldpsql.mechanisms.families import KeyValueMechanism
+    from ldpsql.names import INV
+    from ldpsql.pages import key_value, page
+    from ldpsql.registry.registry import registry
+
+    page.check(output)
+    [reported], keys = columns_named(named, None if column is None else [column]), by or []
+    with reading([source], [reported], keys, mechanism, estimator, database) as [read]:
+        made: Any = read.mechanism
+        of_keys = isinstance(made, KeyValueMechanism)
+        method = read.estimator or registry().estimator(INV if of_keys else estimator_of_shares(made))
+        of = read._replace(estimator=method)
+        if of_keys and (truth or bounds):
+            option = "--truth" if truth else "--bounds"
+            raise InvalidParameter(f"{option} does not apply to key-value reports", f"leave out {option}")
+        counted = _counted(of, keys, f"{of.reports} IS NOT NULL")
+        if of_keys:
+            sql = answers(of, registry().question("key_value"), {"estimator": of.method}, keys, {})
+            key_value.write_key_values(output, key_value.key_values(counted, made, method), sql)
+        else:
+            recorded = bool(of_source(of.con, source, reported))
+            estimates = page.estimates(counted, made, method, recorded=recorded)
+            of_truth = of._replace(table=sql_of(of.con, truth, [reported, *keys])) if truth else None
+            true = page.truths(_counted(of_truth, keys), made) if of_truth else {}
+            region = region_of(made, edges_of(bounds)) if bounds else None
+            page.write(output, estimates, true, shares(of, keys), region)
+    typer.echo(f"Wrote {output}", err=True)
+
+
+def _counted(of: Reports, keys: list[str], condition: str = "true") -> pa.Table:
+    """Return the counts of reports, or of values in their place: columns report and n, and the keys of the groups."""
+    from ldpsql.quoting import quoted
+
+    groups = "".join(f", {quoted(key)}" for key in keys)
+    query = f"""SELECT {of.reports} AS report, count(*) AS n{groups} FROM query_table({of.table})
+                WHERE {condition} GROUP BY ALL"""  # quoted
+    return of.con.sql(query).to_arrow_table()

@@ -76,10 +76,9 @@ def statement(
     """
     from ldpsql.errors import InvalidParameter
     from ldpsql.ledger.review import collection
-    from ldpsql.pages import deployment
     from ldpsql.pages import statement as pages
 
-    forms = {".md": pages.markdown, ".html": pages.page, ".yaml": deployment.entry}
+    forms = {".md": pages.markdown, ".html": pages.page, ".yaml": pages.deployment}
     suffix = ".md" if output is None else output.suffix.lower()
     if suffix not in forms:
         raise InvalidParameter("a statement is written as .html, .md or .yaml", "ldpsql statement -o statement.html")

@@ -123,8 +123,8 @@ def _rows(cycles: list[Cycle]) -> list[dict[str, Any]]:
 
 def _write_page(page: Path, cycles: list[Cycle], columns: int, rows: int, bounds: str) -> None:
     from ldpsql.mechanisms.region import Region
+    from ldpsql.pages.charts import Places
     from ldpsql.pages.cycles import cycles_page
-    from ldpsql.pages.maps import Places
 
     region = None
     if bounds:

@@ -12,12 +12,11 @@ from dbt.adapters.factory import get_adapter_by_type
 from dbt_common.events.functions import warn_or_error
 
 from ldpsql.errors import NotReleased, Redrawn
-from ldpsql.sql.drawing import IN_PYTHON, DrawingFunctions, Draws
-from ldpsql.sql.leaks import leaks
+from ldpsql.sql.drawing import IN_PYTHON, DrawingFunctions, Draws, Statement, statements
 from ldpsql.sql.lineage import Calls
 from ldpsql.sql.scripts import IN_ORDER, SHUFFLE
 from ldpsql.sql.structure import keeps_order, parsed
-from ldpsql.sql.tokens import Statement, statements
+from ldpsql.sql.uses import leaks
 
 # Whether the text of a model perturbs: SQL with Jinja, before dbt compiles it, or Python.
 

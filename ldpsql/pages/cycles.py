@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ldpsql.mechanisms.base import certify
+from ldpsql.pages.charts import Places, maps
 from ldpsql.pages.document import Fact, Markup, cards, document, joined, number, tag
 from ldpsql.pages.groups import marked
-from ldpsql.pages.maps import Places, maps
 from ldpsql.privic import Cycle
 
 

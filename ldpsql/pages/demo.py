@@ -13,10 +13,10 @@ from typing import Any
 import polars as pl
 
 from ldpsql.errors import LdpError
+from ldpsql.pages.charts import Cell, Column, share_table, table
 from ldpsql.pages.document import Fact, Markup, code, document, joined, points, tag
 from ldpsql.pages.groups import conclusions, marked
 from ldpsql.pages.report import promise
-from ldpsql.pages.tables import Cell, Column, share_table, table
 from ldpsql.privacy.claims import Epsilon, PureLdp
 from ldpsql.sql.attach import connect
 

@@ -15,7 +15,7 @@ import vl_convert
 from numpy.typing import NDArray
 
 from ldpsql.inference.operators import Floats
-from ldpsql.pages.maps import Places
+from ldpsql.pages.charts import Places
 
 AnyChart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart
 BAR, INTERVAL, TRUTH = "#9ecae1", "#08519c", "#d94801"

@@ -17,6 +17,7 @@ from ldpsql.inference.counting import likelihoods
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import certify
 from ldpsql.mechanisms.families import KeyValueMechanism
+from ldpsql.pages.charts import Cell, Column, Row, bar_column, share_axis, share_cells, table
 from ldpsql.pages.document import (
     Fact,
     Markup,
@@ -35,7 +36,6 @@ from ldpsql.pages.document import (
 from ldpsql.pages.groups import Part, agree, agreement, hinted, how_much, sections
 from ldpsql.pages.page import MAX_BARS, titled, write_as
 from ldpsql.pages.report import MOST_ROWS, first_facts, fit_of, some_of
-from ldpsql.pages.tables import Cell, Column, Row, bar_column, share_axis, share_cells, table
 from ldpsql.pairs import ROW, KeyValueEstimate, SetDiagnosis, estimate_key_value
 
 if TYPE_CHECKING:

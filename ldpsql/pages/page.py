@@ -20,8 +20,8 @@ from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.operators import Floats
 from ldpsql.mechanisms.base import CertifiedRow, CertifiedValues, Mechanism, certify_values
 from ldpsql.mechanisms.region import Region
-from ldpsql.pages.maps import Places
-from ldpsql.pages.numbers import ordered
+from ldpsql.pages.charts import Places
+from ldpsql.pages.groups import ordered
 from ldpsql.pages.report import report_page
 
 if TYPE_CHECKING:

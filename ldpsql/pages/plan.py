@@ -8,9 +8,8 @@ import numpy as np
 
 from ldpsql.estimates.planning import Expected
 from ldpsql.mechanisms.base import Mechanism
+from ldpsql.pages.charts import COLOURS, Axis, Cell, Column, Series, figure, legend, lines, table
 from ldpsql.pages.document import WIDTH, Fact, Markup, counted, document, joined, number, points, tag, width
-from ldpsql.pages.plots import COLOURS, Axis, Series, figure, legend, lines
-from ldpsql.pages.tables import Cell, Column, table
 from ldpsql.registry.registry import registry
 
 GOOD = 0.01  # the error that people ask for first

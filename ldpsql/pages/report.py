@@ -19,6 +19,7 @@ from ldpsql.inference.operators import Floats
 from ldpsql.inference.solver.mle import em_step, uniform
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues
 from ldpsql.mechanisms.region import Region
+from ldpsql.pages.charts import Axis, Column, Heat, Places, Series, Side, blocks, figure, heat, lines, scale_of_colours
 from ldpsql.pages.document import (
     Fact,
     Markup,
@@ -33,12 +34,19 @@ from ldpsql.pages.document import (
     tag,
     width,
 )
-from ldpsql.pages.groups import Group, agree, conclusions, part_of, result_facts, sections, trust_facts
-from ldpsql.pages.maps import Heat, Places, Side, blocks, heat, scale_of_colours
-from ldpsql.pages.numbers import Distributions, axis_names, ordered
+from ldpsql.pages.groups import (
+    Distributions,
+    Group,
+    agree,
+    axis_names,
+    conclusions,
+    ordered,
+    part_of,
+    result_facts,
+    sections,
+    trust_facts,
+)
 from ldpsql.pages.plan import curves, in_words
-from ldpsql.pages.plots import Axis, Series, figure, lines
-from ldpsql.pages.tables import Column
 from ldpsql.privacy.claims import Claim, MetricLdp, NoClaim, PureLdp
 from ldpsql.registry.registry import registry
 

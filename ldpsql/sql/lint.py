@@ -142,9 +142,9 @@ def lint_objects(objects: Iterable[Object], tables: Iterable[tuple[tuple[str, ..
         tables: the tables that record the mechanisms of their columns.
 
     """
-    from ldpsql.sql.project import Project  # noqa: PLC0415  # loads the parser
     from ldpsql.sql.recorded import of_file  # noqa: PLC0415
-    from ldpsql.sql.remedies import misused  # noqa: PLC0415
+    from ldpsql.sql.scripts import Project  # noqa: PLC0415  # loads the parser
+    from ldpsql.sql.uses import misused  # noqa: PLC0415
 
     listed, drawing = list(objects), DrawingFunctions.of_registry()
     drawing.define_all(";\n".join(one.sql for one in listed))

@@ -23,7 +23,7 @@ from ldpsql.errors import DestinationRefused, PrivacyLeakWarning, SourceRefused
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.agreement import KEY, NONE, of_sql_type, of_text
 from ldpsql.sql.attach import connect
-from ldpsql.sql.tokens import Statement, statements
+from ldpsql.sql.drawing import Statement, statements
 
 _SCHEMA, _LOAD, _LDPSQL = "schema.sql", "load.sql", "ldpsql.sql"
 _KINDS = ("view", "macro", "table", "sequence", "type", "schema", "index", "trigger")

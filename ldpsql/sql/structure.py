@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from sqlglot import ErrorLevel, exp, parse
 from sqlglot.errors import ParseError, SqlglotError
 
-from ldpsql.sql.tokens import Statement
+from ldpsql.sql.drawing import Statement
 
 _ROWS = "perturb_rows"
 _STORING = {"insert", "copy", "update", "merge", "with"}

@@ -56,7 +56,7 @@ MUTANTS = (
         "tests/test_uses.py::test_every_planted_use_is_found_in_the_line_of_the_column",
     ),
     Mutant(
-        "ldpsql/sql/project.py",
+        "ldpsql/sql/scripts.py",
         'return stripped if stripped.isidentifier() else "x"',
         'return stripped if stripped.isidentifier() else ""',
         "the SQL of a template with an expression cannot be read",
@@ -214,7 +214,7 @@ MUTANTS = (
         "tests/test_cli.py::test_a_refusal_inside_sql_has_the_exit_code_of_its_kind_and_shows_no_raw_value",
     ),
     Mutant(
-        "ldpsql/cli/lint.py",
+        "ldpsql/cli/sql.py",
         "return path.as_uri() if path.is_absolute() else quote(path.as_posix())",
         "return path.as_uri() if path.is_absolute() else path.as_posix()",
         "a file with a space in its name has no address in a review",
