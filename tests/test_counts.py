@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -91,6 +92,16 @@ def test_groups_and_questions_of_every_frame_are_answered_as_in_sql(
         made = frame.group_by("re'gion").agg(expression).lazy().collect()
         rows = made.explode("x", empty_as_null=True) if made["x"].dtype == pl.List else made
         assert sorted(rows.unnest("x").rows(), key=repr) == expected
+
+
+def test_groups_of_durations_are_durations() -> None:
+    spans = [timedelta(days=1, microseconds=5), timedelta(0), None]
+    frame = pl.DataFrame({"x": np.arange(300) // 3 % 3 + 1, "g": spans * 100})
+    answers = ldpsql.estimate(frame, "krr(1, [1, 2, 3])", by="g", column="x")
+    assert set(answers.to_polars()["g"]) == set(answers.to_arrow()["g"].to_pylist()) == set(spans)
+    assert "1 day, 0:00:00.000005" in repr(answers)
+    none = ldpsql.estimate(frame.clear(), "krr(1, [1, 2, 3])", by="g", column="x").to_polars()
+    assert none.schema["g"] == pl.Duration("us")
 
 
 def test_a_group_without_reports_has_no_estimate_in_polars() -> None:

@@ -56,6 +56,14 @@ def test_a_mechanism_that_tells_only_the_mean_is_no_candidate_for_other_question
         assert ("stochastic_rounding" in set(rows["mechanism"])) == (question == "mean")
 
 
+@pytest.mark.parametrize("question", ["distribution", "ranges", "quantiles"])
+def test_an_estimate_that_learns_nothing_is_not_recommended_for_an_even_example(question: str) -> None:
+    """At epsilon 0.5, that of `hybrid` is nearly that with which it begins: equal shares."""
+    rows = ldpsql.recommend(question, 40_000, like=list(range(100)), epsilons=["0.5"])
+    errors = dict(rows["mechanism", "error"].iter_rows())
+    assert errors["hybrid"] > 1.5 * errors["square_wave"] == 1.5 * rows["error"][0]
+
+
 def test_with_very_many_reports_only_the_error_of_smoothing_is_left() -> None:
     errors = dict(recommended(SPIKED, reports=10**12)["mechanism", "error"].iter_rows())
     assert errors["hierarchy"] < 1e-3 < errors["square_wave"]

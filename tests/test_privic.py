@@ -404,6 +404,23 @@ def test_the_distances_of_the_papers_table_come_out_again(beta: float, published
     assert moved == pytest.approx(published, rel=0.08)
 
 
+@pytest.mark.parametrize(
+    ("cell", "more", "hint"),
+    [
+        (9, (), "the cells are whole numbers from 0 to 5; --bounds makes them from points"),
+        (None, (), "leave the rows without a place out of the file"),
+        (None, ("--bounds", "10,50,13,52", "--lon", "cell", "--lat", "cell"), "leave the rows without a place out of the file"),
+    ],
+)
+def test_the_command_names_no_rule_that_it_does_not_take(
+    cell: int | None, more: tuple[str, ...], hint: str, tmp_path: Path
+) -> None:
+    pl.DataFrame({"cell": [cell]}, schema={"cell": pl.Int64}).write_parquet(tmp_path / "places.parquet")
+    command = ["privic", "places.parquet", "--state", "run.duckdb", "--beta", "1", "--columns", "3", "--rows", "2", *more]
+    done = commands.run(*command, cwd=tmp_path, LDPSQL_PLUGINS="0")
+    assert f"hint: {hint}" in done.stderr
+
+
 def test_the_command_does_not_draw_past_a_ledger(tmp_path: Path) -> None:
     pl.DataFrame({"cell": [0, 1, 2] * 100, "id": range(300)}).write_parquet(tmp_path / "places.parquet")
     policy = Policy(epsilon_budget=1, distance_budget=4, privacy_unit="id")

@@ -479,7 +479,8 @@ def recommend(
         error: an error to reach: the epsilons are then the smallest with which each mechanism reaches it or, without
             ``reports``, these numbers are the smallest, at each of ``epsilons``.
         like: an example, a column of numbers, dates or timestamps. Errors are then those of simulated reports of people like
-            them. It is read without privacy: take public or synthetic data, never the data that you will collect.
+            them, and somewhat unlike them. It is read without privacy: take public or synthetic data, never the data that you
+            will collect.
         width: for rectangles, how many cells are in a row.
         epsilons: the epsilons to compare.
         mechanisms: names of mechanisms to compare; by default all.

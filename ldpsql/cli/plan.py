@@ -91,8 +91,8 @@ def plan(
 
     With --error, find the smallest epsilon with which --reports reach it or, without --reports, how many do at each --epsilon.
 
-    With --like, reports of people like those in --column of a file are simulated and estimated, and the error is that of the
-    estimates. The file is read without privacy, so it must not be the data that you will collect.
+    With --like, reports of people like those in --column of a file, and somewhat unlike them, are simulated and estimated, and
+    the error is that of the estimates. The file is read without privacy, so it must not be the data that you will collect.
 
     Example: ldpsql plan --reports 100000 --values 50 --epsilon 0.5 --epsilon 1 --epsilon 2
 

@@ -4,7 +4,7 @@ The numbers are whole steps in order, such as years of age, days or minutes. If 
 debiased one, and its error is computed. If they hardly distinguish neighbours, a mean has the error of its weights. All else is
 then estimated with smoothing from simulated reports, as its error is mostly the bias of smoothing: on two model distributions,
 one smooth and one in which a third of all people have one value. With an example of such data, the errors of means are computed
-for it, and all others come from simulated reports of people like those of the example.
+for it, and all others come from simulated reports of people like those of the example, and of people who are only half so.
 
 Rectangles are asked of a grid of cells, which reports distinguish.
 
@@ -454,18 +454,27 @@ def _truth(asked: Asked, operator: Operator) -> Floats:
 
 
 def _simulated(asked: Asked, mechanism: Mechanism, estimator: Estimator) -> float:
-    """Return the error of an estimate from simulated reports of an example, or else of the model distributions."""
+    """Return the error of an estimate from simulated reports of people like an example, or else of the model distributions.
+
+    Half of the people of an example are like it, and half of them halfway to the smooth model: an estimate that learns nothing
+    has no error if the shares of the example are those with which it begins.
+    """
     question, inputs = PlanQuestion(asked.question), operator_of(mechanism).inputs
     if asked.shares is None:
         u = places(inputs)
         c = on_a_line(question, u)
         errors = [(_estimated(asked, mechanism, theta, estimator) - theta) @ c for theta in models(u)]
         return in_steps(asked, (np.concatenate(errors) ** 2).mean(axis=0))
-    theta = rebinned(asked.shares[None], inputs)[0]
-    estimated = rebinned(_estimated(asked, mechanism, theta, estimator), asked.steps)
-    if question is PlanQuestion.QUANTILES:
-        return float(np.sqrt(quartile_errors(estimated, asked.shares).mean()))
-    return in_steps(asked, (((estimated - asked.shares) @ asked.functionals(asked.steps)) ** 2).mean(axis=0))
+    squared = []
+    for shares in (asked.shares, (asked.shares + models(places(asked.steps))[0]) / 2):
+        theta = rebinned(shares[None], inputs)[0]
+        estimated = rebinned(_estimated(asked, mechanism, theta, estimator), asked.steps)
+        if question is PlanQuestion.QUANTILES:
+            squared.append(quartile_errors(estimated, shares))
+        else:
+            squared.append(((estimated - shares) @ asked.functionals(asked.steps)) ** 2)
+    both = np.concatenate(squared)
+    return float(np.sqrt(both.mean())) if question is PlanQuestion.QUANTILES else in_steps(asked, both.mean(axis=0))
 
 
 def _estimated(asked: Asked, mechanism: Mechanism, theta: Floats, estimator: Estimator) -> Floats:

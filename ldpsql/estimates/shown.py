@@ -177,4 +177,17 @@ class Rows(Tabular):
         return self.title
 
     def to_arrow(self) -> pa.Table:
-        return self.table
+        table = self.table
+        for place, field in enumerate(table.schema):
+            if pa.types.is_interval(field.type) and (times := _durations(table.column(place))) is not None:
+                table = table.set_column(place, field.name, times)
+        return table
+
+
+def _durations(column: pa.ChunkedArray) -> pa.Array | None:
+    """Return the intervals of DuckDB, which Polars does not read, as durations; None if they have months."""
+    spans = column.to_pylist()
+    if any(span.months for span in spans if span is not None):
+        return None
+    times = [None if span is None else timedelta(span.days, microseconds=span.nanoseconds // 1000) for span in spans]
+    return pa.array(times, pa.duration("us"))
