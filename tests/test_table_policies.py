@@ -408,17 +408,17 @@ OTHERS = """
     CREATE MACRO passed(y, x := 'people' || '_file') AS TABLE FROM file_of(x)"""
 
 
-@pytest.mark.parametrize("source", HIDDEN)
 def test_a_file_is_seen_however_a_statement_names_it(
-    bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+    bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled(tmp_path, monkeypatch, BINDING.format(permanent="false"))
     bound.execute(OTHERS)
     ldpsql.attach(bound)
-    draws = f"SELECT ldp.perturb(city, ldp.{MORE}) FROM {source}"
-    for statement in (draws, f"{draws} WHERE 'others.parquet' <> ''"):
-        with pytest.raises(duckdb.Error, match="LDP307"):
-            bound.execute(statement).fetchall()
+    for source in HIDDEN:
+        draws = f"SELECT ldp.perturb(city, ldp.{MORE}) FROM {source}"
+        for statement in (draws, f"{draws} WHERE 'others.parquet' <> ''"):
+            with pytest.raises(duckdb.Error, match="LDP307"):
+                bound.execute(statement).fetchall()
 
 
 def test_a_policy_is_looked_up_once_for_a_statement_however_many_rows_it_reads(
@@ -427,7 +427,7 @@ def test_a_policy_is_looked_up_once_for_a_statement_however_many_rows_it_reads(
     settled(tmp_path, monkeypatch, BINDING.format(permanent="false"))
     ldpsql.attach(bound)
     looked_up = []
-    monkeypatch.setattr("ldpsql.ledger.guard.identity_of_statement", lambda cursor, sql: looked_up.append(sql))
+    monkeypatch.setattr("ldpsql.ledger.guard.identity_of_statement", lambda cursor, sql, **_: looked_up.append(sql))
     bound.execute("INSERT INTO people SELECT i, 'Lima', i, 'Oslo' FROM range(20000) t(i)")
     for rows in (0, 20_100, 20_100):
         query = f"SELECT ldp.perturb(city, ldp.m.city()) FROM people LIMIT {rows}"
@@ -459,19 +459,19 @@ def test_a_release_draws_from_no_other_table_than_its_dataset(
         bound.execute(f"CREATE TABLE reports AS SELECT ldp.perturb(city, {call}) AS city FROM others")
 
 
-@pytest.mark.parametrize("source", HIDDEN)
 def test_a_release_draws_from_no_other_file_than_its_dataset(
-    bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+    bound: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled(tmp_path, monkeypatch, "")
     bound.execute(OTHERS)
     ldpsql.attach(bound, ledger=Ledger.open(tmp_path / "ledger", Policy(epsilon_budget=1)))
     call = "ldp.krr(1, ['Lima', 'Oslo'])"
-    draws = f"SELECT ldp.perturb(city, {call}) FROM {source}"
     with ldpsql.release(bound, "others.parquet", {"city": call}, "reports"):
-        for statement in (draws, f"{draws} WHERE 'others.parquet' <> ''"):
-            with pytest.raises(duckdb.Error, match=r"LDP320.*another table or file"):
-                bound.execute(statement).fetchall()
+        for source in HIDDEN:
+            draws = f"SELECT ldp.perturb(city, {call}) FROM {source}"
+            for statement in (draws, f"{draws} WHERE 'others.parquet' <> ''"):
+                with pytest.raises(duckdb.Error, match=r"LDP320.*another table or file"):
+                    bound.execute(statement).fetchall()
         bound.execute(f"CREATE TABLE reports AS SELECT ldp.perturb(city, {call}) AS city FROM 'others.parquet'")
 
 

@@ -223,22 +223,31 @@ def identity_of(cursor: DuckDBPyConnection, name: str, *, rows: bool = False) ->
     return Identity(itself, names, found.base, digest_of(cursor, query) if rows and found.base else "")
 
 
-def identity_of_statement(cursor: DuckDBPyConnection, sql: str) -> Identity | None:
-    """Return the identity of all tables, views and files that a statement reads; None if DuckDB cannot plan it here."""
-    scans = _scans(cursor, sql)
+def identity_of_statement(cursor: DuckDBPyConnection, sql: str, *, unless_by_value: bool = False) -> Identity | None:
+    """Return the identity of all tables, views and files that a statement reads; None if DuckDB cannot plan it here.
+
+    Args:
+        cursor: a cursor of the connection; DuckDB's optimizer may be off in it afterwards.
+        sql: the statement.
+        unless_by_value: whether to return None, too, if a parameter or a variable, whose values are not known here, may be the
+            name of what it reads.
+
+    """
+    reached = _Texts(cursor, ours=False).reached(sql) if unless_by_value else None
+    scans = None if reached and _reads_by_value(sql, reached) else _scans(cursor, sql)
     if scans is None:
         return None
-    found = _identity(cursor, "a statement", scans, sql if _functions(scans) else "")
+    found = _identity(cursor, "a statement", scans, sql if _functions(scans) else "", reached)
     words = {*_WORD.findall(sql.casefold()), *(part for text in _strings(sql) for part in parts(text))}
     views = {dotted(view) for view in _views(cursor) if view[-1] in words}
     return replace(found, names=tuple(sorted({*found.names, *views})))
 
 
-def reads_by_value(cursor: DuckDBPyConnection, sql: str) -> bool:
-    """Return whether a parameter or a variable, whose values are not known here, may be the name of what a statement reads."""
-    reached = " ".join(one.sql for one in _Texts(cursor, ours=False).reached(sql))
-    open_to_values = "getvariable" in reached.casefold() or any(one.named_parameters for one in duckdb.extract_statements(sql))
-    return open_to_values and _COMPUTING.search(reached) is not None
+def _reads_by_value(sql: str, reached: Sequence[_Text]) -> bool:
+    """Return whether a parameter or a variable may be the name of what a statement reads."""
+    texts = " ".join(one.sql for one in reached)
+    open_to_values = "getvariable" in texts.casefold() or any(one.named_parameters for one in duckdb.extract_statements(sql))
+    return open_to_values and _COMPUTING.search(texts) is not None
 
 
 def identity_of_files(name: str, files: Sequence[str], rows: str = "") -> Identity:
@@ -295,7 +304,9 @@ def destination_of(cursor: DuckDBPyConnection, name: str) -> str:
     return dotted([_databases(cursor).get(table[0], table)[0], *table[1:]]) if len(table) == 3 else dotted(table)
 
 
-def _identity(cursor: DuckDBPyConnection, name: str, scans: list[tuple[str, str]], text: str) -> Identity:
+def _identity(
+    cursor: DuckDBPyConnection, name: str, scans: list[tuple[str, str]], text: str, reached: Sequence[_Text] | None = None
+) -> Identity:
     """Return the identity of what a plan scans; its files are those that a text names, also through views and macros."""
     databases, tables = _databases(cursor), [parts(table) for table in _tables(scans)]
     files: set[str] = set()
@@ -303,7 +314,7 @@ def _identity(cursor: DuckDBPyConnection, name: str, scans: list[tuple[str, str]
         settings = "SELECT current_setting('home_directory'), current_setting('file_search_path')"
         ((home, searched),) = cursor.execute(settings).fetchall()
         folders = home or os.path.expanduser("~"), ["", *filter(None, (searched or "").split(","))]
-        reached = _Texts(cursor, ours=False).reached(text)
+        reached = reached or _Texts(cursor, ours=False).reached(text)
         files = files.union(*(_existing(string, folders) for one in reached for string in _strings(one.sql)))
         seen = files and not any(map(_computes_names, reached))
         if not seen and any(_READER.match(read) for read in _functions(scans) - _FRAMES):

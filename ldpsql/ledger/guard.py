@@ -29,7 +29,7 @@ from ldpsql import settings
 from ldpsql.channels import RepeatedHash
 from ldpsql.engine.arguments import Takes, structs_with
 from ldpsql.engine.functions import GUARD_MARK
-from ldpsql.engine.identity import Identity, identity_of_statement, reads_by_value
+from ldpsql.engine.identity import Identity, identity_of_statement
 from ldpsql.engine.interrupting import CONNECTIONS, guard_number
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter, NotReleased
 from ldpsql.ledger import Ledger
@@ -215,7 +215,7 @@ class Statement:
         _PLANNING.now = True  # to plan the statement again, DuckDB may call this function again
         try:
             with CONNECTIONS.cursor_at(self.catalog, self.search_path) as cursor:
-                whose = None if reads_by_value(cursor, self.sql) else identity_of_statement(cursor, self.sql)
+                whose = identity_of_statement(cursor, self.sql, unless_by_value=True)
                 rows = json.loads(drawn) if drawn.startswith("{") else {}
                 for mechanism in _drawing(handle, drawn):
                     columns, keep = {rows.get("column", ""): mechanism}, rows.get("keep", [])

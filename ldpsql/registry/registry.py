@@ -13,6 +13,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from threading import RLock
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 import pluggy
@@ -156,6 +157,16 @@ S = TypeVar("S", bound=Spec)
 N = TypeVar("N", bound=Spec | Question)
 
 
+class _Manager(pluggy.PluginManager):
+    """A manager that does not look for hooks in what a module only imports, such as classes: that took half of the loading."""
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
+        """Return the options of a hook; None if this is none."""
+        if isinstance(plugin, ModuleType) and not isinstance(vars(plugin).get(name), FunctionType):
+            return None
+        return super().parse_hookimpl_opts(plugin, name)
+
+
 class Registry:
     """Mechanisms and estimators by name, and the plugins they came from."""
 
@@ -176,7 +187,7 @@ class Registry:
         self._shipped: tuple[object, ...] = ()  # the same, of the built-in plugins
         self._owners: dict[str, str] = {}  # plugins by the name of a mechanism or an estimator
         self._sql_names: dict[str, str] = {}  # built-in plugins by the name of a SQL function
-        self._manager = pluggy.PluginManager("ldpsql")
+        self._manager = _Manager("ldpsql")
         self._manager.add_hookspecs(hookspecs)
 
     @classmethod

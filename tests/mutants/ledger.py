@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/ledger/guard.py",
-        "whose = None if reads_by_value(cursor, self.sql) else identity_of_statement(cursor, self.sql)",
+        "whose = identity_of_statement(cursor, self.sql, unless_by_value=True)",
         "whose = identity_of_statement(cursor, self.sql)",
         "a parameter or a variable names another table than the one that is seen",
         f"{_GUARD}::test_a_release_draws_nothing_of_which_nobody_can_see_what_it_reads",
