@@ -137,6 +137,7 @@ def of_people(spec: str, theta: np.ndarray, weights: np.ndarray, groups: int | N
     return estimate_likelihood(made, likelihood, registry().estimator("ibu")), theta * weights / (theta @ weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "most"), [("even", 4.0), ("skewed", 1.0), ("spikes", 4.0)])
 def test_intervals_of_medians_hold_and_are_narrower_than_those_by_bounds_for_any_distribution(
     shape: str, most: float, monkeypatch: pytest.MonkeyPatch

@@ -77,6 +77,7 @@ def test_every_tool_has_a_recipe_in_python() -> None:
         compile(printed(tool, "python"), tool, "exec")
 
 
+@pytest.mark.slow
 def test_a_daily_task_that_is_killed_is_resumed_and_charged_once(tmp_path: Path) -> None:
     ledger = daily(tmp_path)
     (tmp_path / "fault").write_text("killed")

@@ -39,6 +39,7 @@ def test_the_prior_of_the_second_mechanism_is_the_estimate_from_the_first_report
     assert prior == pytest.approx(ldpsql.estimate(own, GENERAL, "ems").estimate)
 
 
+@pytest.mark.slow
 def test_intervals_of_means_hold_although_the_first_reports_chose_the_mechanism() -> None:
     """One in 10^6 such sets of runs has so few intervals that hold, or such errors on average."""
     runs, rng = 60, seeds.generator(__name__)

@@ -61,6 +61,7 @@ def test_good_estimates_are_usable(size: int, epsilon: float, reports: int, shap
     assert "would be enough" not in diagnosis.remedy
 
 
+@pytest.mark.slow
 def test_equal_shares_stand_out_no_more_often_than_promised() -> None:
     groups = 1500
     verdicts = [
