@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldpsql.caches import ByteCache
 from ldpsql.channels import native
 from ldpsql.channels.base import TOTAL, Codes, Drawn, SetChannel, Weights
 from ldpsql.channels.galois import Field, symbols_within
@@ -193,7 +194,7 @@ class OrthogonalHash(HashChannel):
     @property
     def point_numbers(self) -> NDArray[np.int64]:
         """The coordinates of every value as the digits of a number in base ``response.size``."""
-        return _shuffled(self.response.size**self.dimension)[: self.size]
+        return _shuffled(self.response.size**self.dimension, self.size)
 
     @cached_property
     def functions(self) -> Codes:
@@ -333,15 +334,21 @@ class OrthogonalHash(HashChannel):
         return seeds * np.int32(self.response.size) + self.response.draw(self._hash(seeds, values), words)
 
 
-@lru_cache(maxsize=1)  # levels of a tree ask for the same numbers one after the other
-def _few_shuffled(count: int) -> NDArray[np.int64]:
-    """Return the numbers below `count` in a fixed random order."""
-    return np.argsort(splitmix(np.arange(count, dtype=np.uint64)))  # no two are equal
+def _shuffled(count: int, first: int) -> NDArray[np.int64]:
+    """Return the first ones of the numbers below `count` in a fixed random order; only few numbers are kept in memory."""
+    return _ORDERS.remembered((count, first), _ordered) if first <= _MOST_KEPT else _ordered((count, first))
 
 
-def _shuffled(count: int) -> NDArray[np.int64]:
-    """Return the numbers below `count` in the order of `_few_shuffled`; only few numbers are kept in memory."""
-    return _few_shuffled(count) if count <= _MOST_KEPT else _few_shuffled.__wrapped__(count)
+def _ordered(numbers: tuple[int, int]) -> NDArray[np.int64]:
+    count, first = numbers
+    words = splitmix(np.arange(count, dtype=np.uint64))  # no two are equal
+    if first == count:
+        return np.argsort(words)
+    some = np.argpartition(words, first)[:first]
+    return some[np.argsort(words[some])]
+
+
+_ORDERS: ByteCache[tuple[int, int], NDArray[np.int64]] = ByteCache(16 << 20)  # levels of trees, at each epsilon, have the same
 
 
 def _digits(numbers: NDArray[np.int64], base: int, count: int) -> Codes:

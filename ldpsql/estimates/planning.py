@@ -200,7 +200,7 @@ def _on_values(cls: type[Mechanism], values: int) -> Mechanism:
     if parameter is None:
         hint = f"write it with its parameters: {cls.signature()}"
         raise InvalidParameter(f"{cls.name} needs more than an epsilon and a number of values", hint)
-    return cls(**{"epsilon": "1", parameter: range(values)})
+    return cls(**{"epsilon": "1", parameter: np.arange(values)})
 
 
 def _list_of(cls: type[Mechanism]) -> str | None:

@@ -394,7 +394,7 @@ def _over_steps(cls: type[Mechanism], epsilon: str, asked: Asked) -> Mechanism |
         and needed == {"epsilon", "domain"}
         and (steps <= _LISTED or cls.sql_reports == HashReports.marker)
     ):
-        return cls(epsilon=epsilon, domain=range(steps))
+        return cls(epsilon=epsilon, domain=np.arange(steps))
     return None
 
 

@@ -170,8 +170,10 @@ class CharacterOperator(ListedOperator):
         super().__init__(channel)
         self._size, self._coordinates = channel.response.size, channel.dimension
         self._points = channel.point_numbers
-        every = self.inputs == self._size**self._coordinates
-        self._value_at = np.argsort(self._points) if every else None  # the value of each point: quicker than to scatter values
+        self._value_at = None
+        if self.inputs == self._size**self._coordinates:  # the value of each point: to take is quicker than to scatter
+            self._value_at = np.empty_like(self._points)
+            self._value_at[self._points] = np.arange(self.inputs)
         half, times = one_of_each_sign(self._size)
         self._spectrum = Spectrum.at(self._size, self._coordinates, channel.function_numbers, half[1:])
         table = characters(self._size)[half[1:]] * times[1:, None]
