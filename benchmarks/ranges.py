@@ -21,7 +21,7 @@ from scipy.linalg import hadamard
 from benchmarks.figures import DATA, Figure, at_most
 from ldpsql.estimates.estimate import estimate_column
 from ldpsql.functions import registry
-from ldpsql.inference.operators.ranges import Parents, Tree
+from ldpsql.inference.operators.base import Parents, Tree
 from ldpsql.mechanisms.base import Mechanism, certify
 
 FANOUT, RANGES, LEAST = 5, 200, 4

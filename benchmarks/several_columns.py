@@ -15,7 +15,7 @@ import pyarrow as pa
 
 import ldpsql
 from benchmarks.figures import Figure, against, at_most, public_file
-from ldpsql.domains.product import Product
+from ldpsql.domains.composite import Product
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimates.planning import plan_tables
 from ldpsql.functions import registry

@@ -64,19 +64,20 @@ from ldpsql.engine.functions import (
 from ldpsql.engine.groups import (
     answering,
     as_structs,
+    at_once,
     check_counts,
     counts_of,
     in_order,
     learnt_from,
     learnt_from_order,
     once_a_run,
+    one_thread,
     sql_type,
     with_prior,
 )
 from ldpsql.engine.identity import parts
 from ldpsql.engine.in_c import learn
 from ldpsql.engine.sql_struct import as_struct, columns_of, reports_type, struct_scalars, struct_sql, values_type
-from ldpsql.engine.threads import at_once, one_thread
 from ldpsql.errors import (
     InvalidSpec,
     KeyUnusable,

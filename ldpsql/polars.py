@@ -29,7 +29,7 @@ from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import Estimate
 from ldpsql.estimates.shown import Rows
 from ldpsql.estimators.base import Estimator
-from ldpsql.ledger.configured import uncharged
+from ldpsql.ledger.guard import uncharged
 from ldpsql.ledger.permanent import Key
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.registry.registry import registry

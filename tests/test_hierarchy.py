@@ -22,7 +22,7 @@ from ldpsql.errors import MissingValue, OutsideDomain, WrongType
 from ldpsql.estimates.spans import Band
 from ldpsql.functions import fingerprint, registry
 from ldpsql.inference.operators import Ranges
-from ldpsql.inference.operators.ranges import Parents, Tree, range_variances
+from ldpsql.inference.operators.base import Parents, Tree, range_variances
 from ldpsql.mechanisms import (
     TOTAL,
     Levels,

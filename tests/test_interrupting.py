@@ -178,7 +178,7 @@ def test_a_solve_that_begins_after_the_interrupt_is_stopped(
             next(steps)
             return take(self)
 
-    monkeypatch.setattr("ldpsql.estimators.iteration.Limits", Late)
+    monkeypatch.setattr("ldpsql.estimators.base.Limits", Late)
 
     def press() -> None:
         preparing.wait()

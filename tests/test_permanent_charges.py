@@ -34,7 +34,7 @@ from ldpsql.errors import (
 )
 from ldpsql.functions import id_bytes, text_literal
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.configured import warn_once
+from ldpsql.ledger.guard import warn_once
 from ldpsql.ledger.permanent import Reported, charge_columns_once
 from ldpsql.mechanisms import TOTAL, CategoricalMechanism, HashReports, PureLdp, RepeatedHash
 from tests.spending import report_forever

@@ -20,7 +20,7 @@ import pytest
 
 import ldpsql
 from ldpsql import Counts, Domain, Key, Ledger, Policy
-from ldpsql.domains.pair_sets import PairSets
+from ldpsql.domains.composite import PairSets
 from ldpsql.errors import boundary
 from ldpsql.functions import CertifiedMechanism, registry
 from ldpsql.mechanisms.base import CertifiedPairs

@@ -27,7 +27,7 @@ from ldpsql.errors import (
 )
 from ldpsql.functions import CertifiedMechanism
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.ledger.configured import first_draw, warn_once
+from ldpsql.ledger.guard import first_draw, warn_once
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
 COLUMNS = {"city": CITY}

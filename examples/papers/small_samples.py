@@ -33,7 +33,7 @@ from small_samples_verdicts import (
     smallest,
 )
 
-from ldpsql.engine.threads import one_thread
+from ldpsql.engine.groups import one_thread
 from ldpsql.estimators import Likelihood
 from ldpsql.inference.operators import KeepOrSpreadOperator, stacked
 from ldpsql.registry.registry import registry

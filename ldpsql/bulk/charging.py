@@ -36,8 +36,7 @@ from ldpsql.errors import (
     of_column,
 )
 from ldpsql.ledger import Ledger, Release
-from ldpsql.ledger.configured import configured_key, configured_ledger, uncharged
-from ldpsql.ledger.guard import keys_of, ledgers_of
+from ldpsql.ledger.guard import configured_key, configured_ledger, keys_of, ledgers_of, uncharged
 from ldpsql.ledger.people import DIGEST
 from ldpsql.ledger.permanent import Key, Reported, charge_columns_once
 from ldpsql.ledger.policy import ROW

@@ -33,7 +33,7 @@ from ldpsql.domains.columns import (
 )
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import arrow_fields
-from ldpsql.engine.threads import one_thread
+from ldpsql.engine.groups import one_thread
 from ldpsql.errors import InvalidParameter
 from ldpsql.errors.boundary import withheld
 from ldpsql.errors.wording import of_sql

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ldpsql.bulk.counts import Counts
 from ldpsql.bulk.frames import likelihood_of, mechanism_of
 from ldpsql.bulk.sources import Column
-from ldpsql.engine.threads import one_thread
+from ldpsql.engine.groups import one_thread
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import Mechanism

@@ -52,7 +52,7 @@ from ldpsql.engine.identity import Identity
 from ldpsql.engine.interrupting import cursor_of, stops_with_connection
 from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.errors.boundary import withheld, withheld_stream
-from ldpsql.ledger.configured import uncharged
+from ldpsql.ledger.guard import uncharged
 from ldpsql.ledger.permanent import Key
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.places import Place

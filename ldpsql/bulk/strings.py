@@ -13,7 +13,7 @@ from ldpsql.bulk.frames import mechanism_of
 from ldpsql.bulk.sources import Column
 from ldpsql.domains.columns import column_of
 from ldpsql.engine.functions import arrow_fields
-from ldpsql.engine.threads import one_thread
+from ldpsql.engine.groups import one_thread
 from ldpsql.errors import NoReports
 from ldpsql.errors.boundary import withheld
 from ldpsql.inference.counts import GroupedCounts

@@ -20,8 +20,8 @@ from ldpsql import __version__
 from ldpsql.bulk.backends import PART, cells
 from ldpsql.channels import TOTAL, KeepOrSpread, SetChannel, Subsets, TableChannel
 from ldpsql.domains.columns import family
+from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product
 from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import scale_of
@@ -559,7 +559,7 @@ class _Inversion:
         return self._cut(table, "inverted")
 
     def _widened(self, table: Table) -> Value:
-        """Return by which factor weights change standard errors, as `ldpsql.inference.weighted.of_shares` does."""
+        """Return by which factor weights change standard errors, as `ldpsql.inference.likelihood.of_shares` does."""
         if not self.source.weight:
             return self.ibis.literal(1.0)
         votes, squares = table.weights / table.total, table.squares / table.all_squares

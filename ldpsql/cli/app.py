@@ -16,7 +16,7 @@ import typer
 COMMANDS = {
     "demo": "doctor", "doctor": "doctor", "sql": "sql", "perturb": "perturb", "estimate": "estimate", "ask": "estimate",
     "rappor_shares": "estimate",
-    "synthesize": "estimate", "report": "estimate", "plan": "plan", "privic": "privic", "audit": "doctor", "lint": "sql",
+    "synthesize": "estimate", "report": "estimate", "plan": "plan", "privic": "perturb", "audit": "doctor", "lint": "sql",
     "budget": "budget", "policy": "policy", "statement": "policy", "describe": "export", "vectors": "export",
     "export_client": "export", "export_sql": "export", "export_database": "export", "plugins": "plugins",
 }  # fmt: skip

@@ -21,7 +21,7 @@ def show(ledger: LedgerOption = None, form: FormatOption = Format.TABLE) -> None
     """Show for each group of columns the most that any person has spent, and what is left to that person."""
     from dataclasses import asdict
 
-    from ldpsql.ledger.configured import needed_ledger
+    from ldpsql.ledger.guard import needed_ledger
 
     opened = needed_ledger(ledger)
     if form is Format.TABLE:
@@ -32,7 +32,7 @@ def show(ledger: LedgerOption = None, form: FormatOption = Format.TABLE) -> None
 @app.command(epilog="Example: ldpsql budget history --format csv")
 def history(ledger: LedgerOption = None, form: FormatOption = Format.TABLE) -> None:
     """List every column of every release, oldest first, and whether it was published."""
-    from ldpsql.ledger.configured import needed_ledger
+    from ldpsql.ledger.guard import needed_ledger
 
     write_rows(needed_ledger(ledger).history(), form)
 
@@ -40,7 +40,7 @@ def history(ledger: LedgerOption = None, form: FormatOption = Format.TABLE) -> N
 @app.command(epilog="Example: ldpsql budget check")
 def check(ledger: LedgerOption = None) -> None:
     """Check that the file is complete and that all accounts add up; fail if not."""
-    from ldpsql.ledger.configured import needed_ledger
+    from ldpsql.ledger.guard import needed_ledger
 
     opened = needed_ledger(ledger)
     opened.check()
@@ -54,7 +54,7 @@ def unpublished(ledger: LedgerOption = None, form: FormatOption = Format.TABLE) 
     """List the releases that were charged and not published; one that was drawn may have reports at its destination."""
     from dataclasses import asdict
 
-    from ldpsql.ledger.configured import needed_ledger
+    from ldpsql.ledger.guard import needed_ledger
 
     write_rows([asdict(release) for release in needed_ledger(ledger).unpublished()], form)
 
@@ -80,7 +80,7 @@ def settle(
     import duckdb
 
     from ldpsql.bulk.charging import settle as settled
-    from ldpsql.ledger.configured import needed_ledger
+    from ldpsql.ledger.guard import needed_ledger
 
     opened = needed_ledger(ledger)
     with duckdb.connect(existing(database), read_only=database != ":memory:") as con:
@@ -97,7 +97,7 @@ def export(ledger: LedgerOption = None) -> None:
     import json
     from dataclasses import asdict
 
-    from ldpsql.ledger.configured import needed_ledger
+    from ldpsql.ledger.guard import needed_ledger
 
     opened = needed_ledger(ledger)
     balances = [asdict(balance) for balance in opened.balances()]
@@ -110,7 +110,7 @@ def adopt(ledger: LedgerOption = None) -> None:
     """Replace the ledger's policy by that of ldpsql.toml; begin the ledger if it does not exist."""
     from ldpsql.errors import LedgerMissing
     from ldpsql.ledger import Ledger
-    from ldpsql.ledger.configured import configured_path, configured_policy
+    from ldpsql.ledger.guard import configured_path, configured_policy
 
     path, policy = configured_path(ledger), configured_policy()
     if path is None or policy is None:

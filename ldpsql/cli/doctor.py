@@ -138,7 +138,7 @@ def check_ledger() -> str:
     """
     from ldpsql.errors import LedgerUnwritable
     from ldpsql.ledger import Ledger
-    from ldpsql.ledger.configured import configured_key, path_and_policy
+    from ldpsql.ledger.guard import configured_key, path_and_policy
 
     key = configured_key()
     findings = [f"key {key.fingerprint}"] if key else []

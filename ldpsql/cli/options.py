@@ -138,7 +138,7 @@ def charge_of(
     """
     from ldpsql.bulk.charging import Charge
     from ldpsql.errors import InvalidParameter
-    from ldpsql.ledger.configured import configured_ledger, configured_path
+    from ldpsql.ledger.guard import configured_ledger, configured_path
 
     if dataset is None and configured_path(ledger) is not None:  # before a new ledger is begun
         raise InvalidParameter("a ledger needs the name of the data", "--dataset people")

@@ -11,8 +11,8 @@ from functools import cached_property
 import pyarrow as pa
 
 from ldpsql.domains.columns import family
+from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product
 from ldpsql.engine.functions import struct_text
 from ldpsql.engine.sql_struct import domain_type
 from ldpsql.errors import InvalidParameter

@@ -38,7 +38,7 @@ def sql(
 
     if any(c.isspace() for c in database) and not Path(database).exists():
         raise InvalidParameter("there is no DuckDB file of this name", 'put SQL after -c: ldpsql sql -c "SELECT 1"')
-    from ldpsql.ledger.configured import configured_key, configured_ledger
+    from ldpsql.ledger.guard import configured_key, configured_ledger
     from ldpsql.sql import surface
 
     ledger = configured_ledger()

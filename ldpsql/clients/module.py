@@ -39,9 +39,8 @@ from ldpsql.channels import (
 from ldpsql.channels.dense import Window, two_reports
 from ldpsql.channels.exported import exported as written
 from ldpsql.channels.randomness import Words, random_words
+from ldpsql.domains.composite import PairSets, Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.pair_sets import PairSets
-from ldpsql.domains.product import Product
 from ldpsql.domains.written import listed
 from ldpsql.errors import InvalidParameter, NotApplicable
 from ldpsql.mechanisms.base import CertifiedPairs, CertifiedRow, CertifiedValues, Mechanism, certify

@@ -31,8 +31,7 @@ from ldpsql.dbt.models import (
 )
 from ldpsql.dbt.releases import Records, Releases, relation_of
 from ldpsql.errors import InvalidParameter, LdpError, UnknownName
-from ldpsql.ledger.configured import configured_key, configured_ledger
-from ldpsql.ledger.guard import guard_of
+from ldpsql.ledger.guard import configured_key, configured_ledger, guard_of
 from ldpsql.sql.attach import attach
 from ldpsql.sql.drawing import DrawingFunctions, Draws
 

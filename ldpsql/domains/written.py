@@ -7,9 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from ldpsql.domains.composite import PairSets, Product
 from ldpsql.domains.domain import MOST_LISTED, Domain
-from ldpsql.domains.pair_sets import PairSets
-from ldpsql.domains.product import Product
 from ldpsql.domains.ranges import Bins, Moments, Steps, Whole
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import InvalidDomain, InvalidParameter

@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Drawn
+from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product
 from ldpsql.domains.sql_types import SQL_TYPES, sql_type
 from ldpsql.engine.functions import CATALOG_NUMBER, Macros, Scalar, struct_text
 from ldpsql.errors import BadCounts, InvalidParameter

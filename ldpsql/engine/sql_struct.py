@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from ldpsql.caches import ByteCache
 from ldpsql.domains.columns import struct_parts
+from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product
 from ldpsql.domains.sql_types import sql_type
 from ldpsql.engine.arguments import by_row
 from ldpsql.engine.functions import Scalar

@@ -13,8 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.domains.columns import family
+from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product
 from ldpsql.domains.ranges import Bins, Bounds, Numbers, Steps
 from ldpsql.domains.sql_types import shown_type
 from ldpsql.errors import InvalidDomain, InvalidParameter, MissingValue, OutsideDomain, WrongType

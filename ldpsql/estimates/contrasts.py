@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import column_of_table, condition, named_place
 from ldpsql.estimates.functionals import Measure, TableFunctional, Two, covariances, cut_to, differences_within, statistic

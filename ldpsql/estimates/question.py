@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from ldpsql.domains.columns import finite_or_null, struct_parts
+from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product
 from ldpsql.errors import InternalError, InvalidParameter
 from ldpsql.estimates.conditions import TableCells, check_ordered, condition, named_place, python_scalar, scale_of, values_of
 from ldpsql.estimates.contrasts import Difference, difference

@@ -36,8 +36,7 @@ from ldpsql.errors import DataError, InvalidParameter, NotPrivate, UsageError
 from ldpsql.estimates.conditions import positions_of
 from ldpsql.estimates.estimate import estimate_counts
 from ldpsql.estimates.planning import mean_error, share_error
-from ldpsql.estimators.base import Estimator
-from ldpsql.estimators.resampling import generator
+from ldpsql.estimators.base import Estimator, generator
 from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import Floats, Operator
 from ldpsql.mechanisms.base import CategoricalMechanism, CertifiedValues, Mechanism, certify_values

@@ -18,8 +18,7 @@ from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.conditions import check_ordered, scale_of
 from ldpsql.estimates.estimate import Estimate, fitted
-from ldpsql.estimators.base import Estimator
-from ldpsql.estimators.resampling import generator, redrawn
+from ldpsql.estimators.base import Estimator, generator, redrawn
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.limits import check
 from ldpsql.inference.operators import Floats

@@ -14,13 +14,12 @@ from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter, OutOfTime
 from ldpsql.estimates.conditions import between, scale_of, spans_between, within
 from ldpsql.estimates.functionals import Functional, Linear, Measure, around, cut_to, holding, likeliest, linear, of_ranges
-from ldpsql.inference.likelihood import Likelihood
+from ldpsql.inference.likelihood import Likelihood, factor_of_moved
 from ldpsql.inference.limits import Limits, check, until
 from ldpsql.inference.operators import DenseOperator, Floats, Ints, Ranges
 from ldpsql.inference.outcome import normalised
 from ldpsql.inference.score_intervals import deviations
 from ldpsql.inference.solver.mle import solve
-from ldpsql.inference.weighted import ratio
 
 if TYPE_CHECKING:
     from ldpsql.estimates.estimate import Estimates
@@ -302,7 +301,7 @@ class _Ratio:
         """Return by how much weights change the variance of the difference of the log-likelihoods, a sum over reports."""
         seen = self._one.counts[0] > 0
         moved = np.log(self._chances[seen] / self._one.operator.forward(theta)[0, seen])[:, None]
-        return float(ratio(moved, self._one.shares[0, seen], self._one.squares[0, seen])[0])
+        return float(factor_of_moved(moved, self._one.shares[0, seen], self._one.squares[0, seen])[0])
 
 
 _MOST_SETS = 128  # whose bounds are computed for a quantile if bounds are costly; of many values, half of them near it

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
+from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product
 from ldpsql.errors import InvalidParameter, NotApplicable
 from ldpsql.estimates.conditions import TableCells, blocks, column_of_table, columns_named, groups_of, table_of
 from ldpsql.estimates.functionals import (
@@ -33,7 +33,7 @@ from ldpsql.estimates.functionals import (
     sample_mean,
 )
 from ldpsql.estimates.spans import quantiles, quantiles_of_shares
-from ldpsql.estimators.tables import mutual_information
+from ldpsql.estimators.held_out import mutual_information
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import normalised, simplex_projection
 from ldpsql.inference.score_intervals import deviations, widening

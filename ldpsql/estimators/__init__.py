@@ -8,8 +8,22 @@ from __future__ import annotations
 
 from ldpsql.errors import IllConditioned, InvalidParameter, NotApplicable, OutOfTime
 from ldpsql.estimators import sharing
-from ldpsql.estimators.base import Estimator
-from ldpsql.estimators.iteration import IterativeEstimator, StopField, smoothed
+from ldpsql.estimators.base import (
+    ALIKE,
+    Estimator,
+    IterativeEstimator,
+    Split,
+    StopField,
+    certain_parts,
+    clear,
+    folds,
+    gained,
+    generator,
+    redrawn,
+    smoothed,
+    split,
+)
+from ldpsql.estimators.held_out import COMPARING, TableEstimator, compared, mutual_information, outer, shares_of
 from ldpsql.estimators.pooling import (
     Blocks,
     absent_error,
@@ -25,9 +39,6 @@ from ldpsql.estimators.pooling import (
     until_still_in_blocks,
     with_blocks,
 )
-from ldpsql.estimators.resampling import ALIKE, Split, certain_parts, clear, folds, gained, generator, redrawn, split
-from ldpsql.estimators.tables import TableEstimator, mutual_information, outer, shares_of
-from ldpsql.estimators.trials import COMPARING, compared
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.limits import Limits, check, within_part

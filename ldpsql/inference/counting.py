@@ -13,9 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import KeepOrSpread, PlanarNoise, SetChannel
+from ldpsql.domains.composite import PairSets, Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.pair_sets import PairSets
-from ldpsql.domains.product import Product
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import InternalError, NoReports
 from ldpsql.inference.counts import GroupedCounts

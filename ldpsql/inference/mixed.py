@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import SetChannel
 from ldpsql.domains.columns import family, plain
+from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidDomain, InvalidParameter
 from ldpsql.inference.counting import ReportSource, likelihoods, operator_of, possible
 from ldpsql.inference.counts import GroupedCounts

@@ -11,7 +11,7 @@ from dataclasses import astuple, dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from ldpsql.domains.product import Product
+from ldpsql.domains.composite import Product
 from ldpsql.engine.functions import guarded
 from ldpsql.engine.identity import Identity, without_secrets
 from ldpsql.engine.sql_struct import columns_of

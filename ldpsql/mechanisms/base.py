@@ -28,8 +28,8 @@ from ldpsql.channels import (
     TableChannel,
     copied,
 )
+from ldpsql.domains.composite import PairSets
 from ldpsql.domains.domain import Domain, DomainField
-from ldpsql.domains.pair_sets import PairSets
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PrivacyLeakWarning, raised_by
 from ldpsql.mechanisms.certified import (

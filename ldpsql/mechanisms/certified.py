@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from ldpsql.channels import AnyChannel, Channel, Codes, Drawn, KeyValue, Letters, Levels, OneOfRows, Prefixes, Rows, Sets
 from ldpsql.channels.costs import HELD, VECTOR, Cost
 from ldpsql.channels.randomness import Words, random_words
+from ldpsql.domains.composite import PairSets, Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.pair_sets import PairSets
-from ldpsql.domains.product import Product
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import NOT_PERTURBED, InternalError, InvalidParameter, of_column
 from ldpsql.errors.boundary import withheld

@@ -20,9 +20,8 @@ from ldpsql.channels.dense import Window, two_reports
 from ldpsql.channels.key_value import Response
 from ldpsql.channels.levels import MOST_LEAVES
 from ldpsql.channels.noise import PlanarDecay, planar_channel
+from ldpsql.domains.composite import PairSets, Product, ProductField
 from ldpsql.domains.domain import Domain, DomainField
-from ldpsql.domains.pair_sets import PairSets
-from ldpsql.domains.product import Product, ProductField
 from ldpsql.domains.ranges import UNITS, Bins, Moments, Steps, Whole, cells, sql_cells, steps_to_bins, text_in_utc
 from ldpsql.domains.sql_types import unless_null
 from ldpsql.errors import InvalidParameter

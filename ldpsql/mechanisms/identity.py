@@ -15,9 +15,8 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from ldpsql.domains.columns import copied, family
+from ldpsql.domains.composite import PairSets, Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.pair_sets import PairSets
-from ldpsql.domains.product import Product
 from ldpsql.domains.strings import Strings
 from ldpsql.errors import InvalidDomain, InvalidParameter, PluginError
 from ldpsql.mechanisms.spec import Parts, Spec

@@ -28,8 +28,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, Va
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from ldpsql.domains.composite import Product, check_names
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product, check_names
 from ldpsql.domains.written import check_length
 from ldpsql.errors import InvalidParameter, InvalidSpec, UnknownName
 from ldpsql.privacy.claims import Epsilon

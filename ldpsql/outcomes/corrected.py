@@ -14,8 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ldpsql.channels import Floats
+from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product
 from ldpsql.errors import IllConditioned, InvalidParameter
 from ldpsql.estimates.conditions import groups_of, scale_of
 from ldpsql.inference.counting import certified_operator, least_squares, listed_positions, observed_column, possible

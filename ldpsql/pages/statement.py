@@ -16,9 +16,8 @@ from typing import Any
 
 from ldpsql.channels import KeepOrSpread, RepeatedHash
 from ldpsql.channels.base import TOTAL
+from ldpsql.domains.composite import PairSets, Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.pair_sets import PairSets
-from ldpsql.domains.product import Product
 from ldpsql.domains.ranges import Numbers
 from ldpsql.ledger.permanent import permanent_claim
 from ldpsql.ledger.policy import EPSILON, ONCE, PER_DISTANCE, ROW

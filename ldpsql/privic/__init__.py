@@ -22,14 +22,14 @@ from ldpsql.bulk.fingerprints import add_comment
 from ldpsql.bulk.sinks import written_tokens
 from ldpsql.bulk.sources import sql_of
 from ldpsql.domains.columns import plain
+from ldpsql.engine.groups import one_thread
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_statement
 from ldpsql.engine.interrupting import interruptible, transaction
-from ldpsql.engine.threads import one_thread
 from ldpsql.errors import DataError, DestinationExists, InvalidParameter, NoReports, NotReports
 from ldpsql.errors.wording import of_sql
 from ldpsql.estimates.estimate import check_possible
 from ldpsql.estimates.functionals import suspicious
-from ldpsql.estimators.iteration import IterativeEstimator
+from ldpsql.estimators.base import IterativeEstimator
 from ldpsql.inference.counting import aligned, operator_of
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood, joined

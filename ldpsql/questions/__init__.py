@@ -39,9 +39,17 @@ from ldpsql.inference.counting import without_impossible
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.mixed import of_lists
 from ldpsql.names import INV
-from ldpsql.outcomes.by_value import Corrected, QuestionOfOutcome, by_value, one_mechanism
+from ldpsql.outcomes.by_value import (
+    Corrected,
+    Design,
+    QuestionOfOutcome,
+    by_value,
+    linear,
+    logistic,
+    named_columns,
+    one_mechanism,
+)
 from ldpsql.outcomes.moments import Moments
-from ldpsql.outcomes.regression import Design, linear, logistic, named_columns
 
 __all__ = [
     "API_VERSION", "FIELDS", "INV", "NULL", "NUMBERS", "RANGE", "TESTED", "Argument", "Asked", "Columns", "Contrast",

@@ -23,8 +23,8 @@ from ldpsql.channels import ChannelOf, KeepOrSpread, PlanarNoise
 from ldpsql.channels.exported import digest as channel_digest
 from ldpsql.channels.exported import exported as exported_channel
 from ldpsql.channels.exported import name_of
+from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product
 from ldpsql.domains.ranges import Whole
 from ldpsql.domains.written import exported as exported_domain
 from ldpsql.domains.written import exported_list

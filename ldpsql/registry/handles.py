@@ -18,8 +18,8 @@ import pyarrow as pa
 from ldpsql.caches import ByteCache, footprint
 from ldpsql.channels.costs import Cost
 from ldpsql.domains.columns import family, plain, python_value
+from ldpsql.domains.composite import Product, of_columns
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product, of_columns
 from ldpsql.engine.functions import names_withheld
 from ldpsql.engine.sql_struct import pinned
 from ldpsql.errors import InvalidParameter, InvalidSpec, UnknownName

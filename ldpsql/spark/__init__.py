@@ -44,15 +44,14 @@ from ldpsql.bulk.run import chosen_columns
 from ldpsql.bulk.sources import check_columns
 from ldpsql.channels.randomness import random_words
 from ldpsql.domains.columns import is_record, plain
-from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, in_order, learnt_of, learnt_of_order
+from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, in_order, learnt_of, learnt_of_order, one_thread
 from ldpsql.engine.identity import Identity
-from ldpsql.engine.threads import one_thread
 from ldpsql.errors import DestinationExists, InvalidParameter, NotReleased, SparkRefused
 from ldpsql.errors.boundary import withheld_stream
 from ldpsql.estimates.estimate import Estimate, estimated, refuse_pairs
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counts import GroupedCounts, whole_numbers
-from ldpsql.ledger.configured import uncharged
+from ldpsql.ledger.guard import uncharged
 from ldpsql.ledger.people import DIGEST, SIZE, others
 from ldpsql.ledger.permanent import Key, Reported, charge_columns_once
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedRow, Mechanism, certify, certify_values

@@ -10,8 +10,8 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
+from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.product import Product
 from ldpsql.domains.sql_types import sql_type
 from ldpsql.engine.functions import CATALOG_NUMBER, MARK, Macros, struct_text
 from ldpsql.engine.sql_struct import columns_of, long_domains, struct_sql

@@ -30,7 +30,7 @@ from ldpsql.channels import (
     TableChannel,
 )
 from ldpsql.channels.randomness import Words
-from ldpsql.domains.product import Product
+from ldpsql.domains.composite import Product
 from ldpsql.errors import InternalError, NotPrivate, PrivacyLeakWarning, UsageError
 from ldpsql.estimates.estimate import estimate_column
 from ldpsql.inference.counting import possible

@@ -166,7 +166,7 @@ MUTANTS = (
         "tests/laws/test_intervals.py::test_the_errors_of_shares_are_those_of_exact_moments",
     ),
     Mutant(
-        "ldpsql/inference/operators/ranges.py",
+        "ldpsql/inference/operators/base.py",
         "            above = own - own**2 / sums + (own / sums) ** 2 * self.parents[level].spread(above)",
         "            above = own - own**2 / sums + (own / sums) * self.parents[level].spread(above)",
         "the variance of a leaf counts that of its parent too much",
@@ -443,7 +443,7 @@ MUTANTS = (
         "tests/test_fingerprints.py::test_counts_carry_the_fingerprint_and_those_of_different_mechanisms_do_not_add_up",
     ),
     Mutant(
-        "ldpsql/estimators/iteration.py",
+        "ldpsql/estimators/base.py",
         "np.broadcast_to(np.array(self.start) / sum(self.start), theta.shape)",
         "np.broadcast_to(np.array(self.start), theta.shape)",
         "a start that does not sum to one is taken as it is",

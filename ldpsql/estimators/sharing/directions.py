@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ldpsql.caches import ByteCache
-from ldpsql.estimators.resampling import gained, split
+from ldpsql.estimators.base import gained, split
 from ldpsql.estimators.sharing.cells import CLASSES, by_rows
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats, Operator

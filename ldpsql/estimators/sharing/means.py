@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ldpsql.estimators.resampling import split
+from ldpsql.estimators.base import split
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.operators.base import MAX_CONDITION

@@ -12,8 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ldpsql.estimators.iteration import smoothed
-from ldpsql.estimators.resampling import split
+from ldpsql.estimators.base import smoothed, split
 from ldpsql.estimators.sharing.cells import CLASSES, CONCENTRATIONS
 from ldpsql.inference.likelihood import Likelihood
 from ldpsql.inference.limits import check

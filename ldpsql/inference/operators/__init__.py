@@ -1,7 +1,7 @@
 """Channels as linear maps, for estimation: by structure, as the samplers in `ldpsql.channels`."""
 
 from ldpsql.channels import Floats, Ints
-from ldpsql.inference.operators.base import Ends, Operator, PairOperator, operator
+from ldpsql.inference.operators.base import Ends, Operator, PairOperator, Ranges, operator
 from ldpsql.inference.operators.dense import BlocksOperator, DenseOperator, StepsOperator
 from ldpsql.inference.operators.keep_or_spread import (
     KeepOrSpreadOperator,
@@ -15,7 +15,6 @@ from ldpsql.inference.operators.merged import ExtendedOperator, MergedOperator, 
 from ldpsql.inference.operators.noise import GeometricOperator, PlaneOperator, SquareGeometricOperator
 from ldpsql.inference.operators.orthogonal import CharacterOperator, ListedOperator
 from ldpsql.inference.operators.product import ProductOperator, StackOperator
-from ldpsql.inference.operators.ranges import Ranges
 from ldpsql.inference.operators.supports import (
     BinOperator,
     SignedOperator,

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from ldpsql.channels import TOTAL, Codes, Floats, KeepOrSpread, Levels
 from ldpsql.channels.levels import Response
 from ldpsql.inference.limits import check
-from ldpsql.inference.operators.base import Ends, Operator, digest, operator
+from ldpsql.inference.operators.base import Ends, Operator, Parents, Ranges, Tree, digest, operator, range_variances
 from ldpsql.inference.operators.merged import ExtendedOperator
 from ldpsql.inference.operators.product import StackOperator
-from ldpsql.inference.operators.ranges import Parents, Ranges, Tree, range_variances
 
 _MOST_CURVED = 4096  # values for which something may be computed for all pairs
 _CELLS = 1 << 24  # of functionals times values at a time

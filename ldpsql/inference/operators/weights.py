@@ -1,8 +1,8 @@
 """Linear estimates under channels that hardly distinguish neighbouring values: weights on reports whose bias is bounded.
 
 A wide window or wide noise leaves most functionals of the shares outside the row space of the channel, though many lie very
-close to it. The mean of weights w(y) over the reports has the expectation theta'Aw, so whatever theta is, it exceeds c'theta at
-least on average if Aw >= c for each value. Of such weights, those are taken that promise the lowest bound if all values are
+close to it. The mean of weights w(y) over the reports has the expectation theta'Aw, so whatever theta is, it exceeds c'theta
+at least on average if Aw >= c for each value. Of such weights, those are taken that promise the lowest bound if all values are
 equally common. No functional needs to be identified, and nothing is assumed about the distribution.
 
 Source of the bias-aware interval: Donoho, "Statistical estimation and optimal recovery", Annals of Statistics 1994.
@@ -19,10 +19,40 @@ from numpy.typing import NDArray
 from ldpsql.caches import ByteCache
 from ldpsql.channels import Floats
 from ldpsql.inference.limits import check
-from ldpsql.inference.operators import positive
 
 if TYPE_CHECKING:
     from ldpsql.inference.operators.base import Operator
+
+
+def positive_solution(matrix: Floats, right: Floats) -> Floats | None:
+    """Return x with matrix x = right, None if the matrix is not positive definite; the matrix is overwritten."""
+    from scipy.linalg.lapack import dposv  # noqa: PLC0415  # slow to import
+
+    _, x, failed = dposv(matrix.T, right, overwrite_a=1)  # symmetric, and in the order of LAPACK's tables
+    return None if failed else np.asarray(x, dtype=np.float64)
+
+
+def positive_factor(matrix: Floats) -> Floats | None:
+    """Return the lower Cholesky factor; None if the matrix is not positive definite."""
+    from scipy.linalg.lapack import dpotrf  # noqa: PLC0415
+
+    lower, failed = dpotrf(matrix, lower=1)
+    return None if failed else np.asarray(lower, dtype=np.float64)
+
+
+def inverse_of_factor(lower: Floats) -> Floats:
+    """Return the inverse of the matrix that has this Cholesky factor."""
+    from scipy.linalg.lapack import dpotri  # noqa: PLC0415
+
+    half = np.tril(dpotri(lower, lower=1)[0])
+    return np.asarray(half + half.T - np.diag(half.diagonal()), dtype=np.float64)
+
+
+def solved_by_factor(lower: Floats, right: Floats) -> Floats:
+    """Return x with matrix x = right for the matrix that has this Cholesky factor."""
+    from scipy.linalg.lapack import dpotrs  # noqa: PLC0415
+
+    return np.asarray(dpotrs(lower, right, lower=1)[0], dtype=np.float64)
 
 
 _RIDGES = 10.0 ** np.arange(-13, 0.0, 2)  # as parts of the largest eigenvalue
@@ -156,7 +186,7 @@ def tangent_inverse(information: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     size = len(information)
     lower = _factor(information)
     if lower is not None:
-        inverse = positive.inverse(lower)
+        inverse = inverse_of_factor(lower)
         along = inverse.sum(axis=0)
         return inverse - np.outer(along, along) / along.sum(), np.zeros(size, dtype=np.bool_)
     eigenvalues, vectors = _tangent_spectrum(information)
@@ -168,7 +198,7 @@ def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bo
     """Return V c for the columns of c, where V is `tangent_inverse`, and which columns the information does not determine."""
     lower = _factor(information)
     if lower is not None:
-        solved = positive.solved(lower, np.column_stack([c, np.ones(len(c))]))
+        solved = solved_by_factor(lower, np.column_stack([c, np.ones(len(c))]))
         moved, along = solved[:, :-1], solved[:, -1:]
         return moved - along * (moved.sum(axis=0) / along.sum()), np.zeros(c.shape[1], dtype=np.bool_)
     eigenvalues, vectors = _tangent_spectrum(information)
@@ -179,7 +209,7 @@ def tangent_solve(information: Floats, c: Floats) -> tuple[Floats, NDArray[np.bo
 
 def _factor(information: Floats) -> Floats | None:
     """Return Cholesky's factor, with a curvature along (1, ..., 1) added; None if its pivots show a lost direction."""
-    lower = positive.factor(information + information.trace() / len(information) ** 2)
+    lower = positive_factor(information + information.trace() / len(information) ** 2)
     if lower is None:
         return None
     pivots = lower.diagonal() ** 2

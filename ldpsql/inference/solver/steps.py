@@ -15,7 +15,7 @@ from ldpsql.channels.hashed import splitmix
 from ldpsql.errors import IllConditioned, OutOfTime
 from ldpsql.inference.limits import Limits, check
 from ldpsql.inference.operators import Floats
-from ldpsql.inference.operators.positive import solution
+from ldpsql.inference.operators.weights import positive_solution
 from ldpsql.inference.outcome import simplex_projection
 from ldpsql.inference.solver.objective import Point, nearer
 
@@ -44,7 +44,7 @@ def block_pivoting(hessian: Floats, linear: Floats, free: NDArray[np.bool_]) -> 
     fewest, lives = len(linear) + 1, SWAP_ALL_LIVES
     for _ in range(MAX_FACTORISATIONS):
         x, inside = np.zeros_like(linear), np.flatnonzero(free)
-        solved = solution(hessian.take(inside, 0).take(inside, 1), linear[inside]) if len(inside) else linear[inside]
+        solved = positive_solution(hessian.take(inside, 0).take(inside, 1), linear[inside]) if len(inside) else linear[inside]
         if solved is None:
             return None
         x[inside] = solved
