@@ -14,10 +14,9 @@ import numpy as np
 from benchmarks.figures import Figure, at_least, at_most
 from ldpsql import Likelihood, certify
 from ldpsql.estimates.conditions import TableCells
-from ldpsql.estimates.contrasts import difference
 from ldpsql.estimates.estimate import Estimates, estimate_likelihood
 from ldpsql.estimates.functionals import Measure
-from ldpsql.estimates.tables import Margin, Mean, Share
+from ldpsql.estimates.tables import Margin, Mean, Share, difference
 from ldpsql.functions import registry
 from ldpsql.inference.operators import Floats, operator
 

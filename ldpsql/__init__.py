@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ldpsql.domains.domain import Domain, DomainField
     from ldpsql.engine.interrupting import interrupt, interruptible
     from ldpsql.errors import Interrupted, InvalidParameter, LdpError, NotPrivate
-    from ldpsql.errors.wording import load_ipython_extension
+    from ldpsql.errors.boundary import load_ipython_extension
     from ldpsql.estimates.estimate import Estimate
     from ldpsql.estimates.rectangles import rectangle_shares
     from ldpsql.estimates.simulated import synthesize
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ldpsql.inference.outcome import Fit, Status
     from ldpsql.ledger import Ledger, Policy
     from ldpsql.ledger.permanent import Key
+    from ldpsql.mechanisms.audit import Shuffled, shuffled
     from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify
     from ldpsql.mechanisms.families import (
         GridMechanism,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
         RangeMechanism,
         SignMechanism,
     )
-    from ldpsql.mechanisms.information import Shuffled, shuffled
     from ldpsql.pages.demo import flights_file
     from ldpsql.privacy.certificate import Certificate
     from ldpsql.privacy.claims import Epsilon

@@ -6,12 +6,11 @@ are stable within one `API_VERSION`.
 
 from __future__ import annotations
 
-from ldpsql.bulk.engines import Database, rows_of
+from ldpsql.bulk.engines import Database, Staged, rows_of
 from ldpsql.bulk.fingerprints import check_files, check_view, columns_at, compare_comments, records_at
 from ldpsql.bulk.frames import recommend
 from ldpsql.bulk.orders import random_arrangement, random_order, random_parts
 from ldpsql.bulk.sources import check_columns
-from ldpsql.bulk.warehouses import Staged
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import distinct, family, plain, python_value, with_nulls
 from ldpsql.domains.ranges import sql_cells
@@ -89,7 +88,6 @@ from ldpsql.errors import (
 )
 from ldpsql.estimates import distances
 from ldpsql.estimates.conditions import named_place, values_of
-from ldpsql.estimates.contrasts import difference
 from ldpsql.estimates.estimate import check_single, check_size, estimated, estimator_of_shares
 from ldpsql.estimates.planning import PlannedTable, plan_tables
 from ldpsql.estimates.rappor_files import collection_shares
@@ -102,6 +100,7 @@ from ldpsql.estimates.simulated import (
     metric_named,
     weights,
 )
+from ldpsql.estimates.tables import difference
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import SomeColumns, aligned, check_reports, likelihoods
 from ldpsql.inference.counts import weighed
@@ -118,10 +117,9 @@ from ldpsql.ledger.guard import (
 )
 from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import audit
-from ldpsql.mechanisms.audit import AnalyticAudit
+from ldpsql.mechanisms.audit import AnalyticAudit, Shuffled, shuffled
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.foreign import read_foreign
-from ldpsql.mechanisms.information import Shuffled, shuffled
 from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.spec import Spec, sql_literal
 from ldpsql.names import SHARES

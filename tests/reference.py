@@ -26,7 +26,7 @@ import ldpsql
 from ldpsql import Key, Ledger, Mechanism, Policy, certify, document, errors
 from ldpsql.functions import Macros, Spec, registry
 from ldpsql.mechanisms import ApproximateLdp, MetricLdp, PureLdp
-from ldpsql.registry.discovery import imported
+from ldpsql.registry.hookspecs import imported
 from ldpsql.settings import sections
 from ldpsql.testing import check_mechanism
 from tests.commands import app

@@ -25,7 +25,7 @@ from ldpsql.functions import registry
 from ldpsql.pages import demo
 from ldpsql.pages import key_value as pairs
 from ldpsql.pages import page as pages
-from ldpsql.pages.plan import plan_page
+from ldpsql.pages.report import plan_page
 from tests import clients
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

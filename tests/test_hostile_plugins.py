@@ -41,7 +41,7 @@ from ldpsql.functions import CertifiedMechanism, Line, Macros, Registry, Scalar,
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import TOTAL, ApproximateLdp, EpsilonField, MetricLdp, PrivateHash, PureLdp, SignedBits, identity
 from ldpsql.privacy.claims import Claim, Distances
-from ldpsql.registry import discovery
+from ldpsql.registry import hookspecs
 from ldpsql.registry.handles import Handles
 from ldpsql.registry.registry import Plugin
 from ldpsql.testing import certificate
@@ -108,7 +108,7 @@ def test_a_plugin_that_breaks_is_named_and_the_rest_works(deed: str, module: Pat
     code, reason = BROKEN[deed]
     module.write_text(code)
     if "hangs" in deed:
-        monkeypatch.setattr(discovery, "PATIENCE", 1.0)
+        monkeypatch.setattr(hookspecs, "PATIENCE", 1.0)
     loaded = Registry.load()
     (plugin,) = [plugin for plugin in loaded.plugins if plugin.name == "hostile"]
     assert plugin.status == "broken"

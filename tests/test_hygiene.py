@@ -22,7 +22,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Key, privic
 from ldpsql.errors import LdpError, UnknownName
-from ldpsql.errors.wording import without_values
+from ldpsql.errors.boundary import without_values
 from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
 from tests.commands import main

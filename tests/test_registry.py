@@ -182,7 +182,7 @@ def test_installed_plugins_are_loaded_only_where_they_are_allowed(tmp_path: Path
     )
     (tmp_path / "broken_at_import.py").write_text("import a_package_that_is_not_installed\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr("ldpsql.registry.discovery.entry_points", entry_points_of(a="somebodys", b="broken_at_import"))
+    monkeypatch.setattr("ldpsql.registry.hookspecs.entry_points", entry_points_of(a="somebodys", b="broken_at_import"))
 
     def statuses(allowed: str | None) -> dict[str, str]:
         if allowed is None:

@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql.errors import OutOfTime
 from ldpsql.estimators import Estimator, Floats, Likelihood, sharing
-from ldpsql.estimators.sharing.neighbours import runs_of
+from ldpsql.estimators.sharing.prior import runs_of
 from ldpsql.functions import in_order, registry
 from ldpsql.testing import operator_of
 from tests.seeds import generator

@@ -15,8 +15,7 @@ A run, from top to bottom:
     phases          reports in two phases: what the first estimates is the prior of the second
     orders          the rows in random order, over buckets of scattered rows, or in that of the source
     databases       tables of other systems, as sources and as sinks
-    engines         what is asked of PostgreSQL and SQLite
-    warehouses      what is asked of Snowflake and BigQuery
+    engines         what is asked of PostgreSQL and SQLite, of Snowflake and BigQuery
     sinks           files and tables; `staging`, the folder from which files are published by renaming
     fingerprints    the mechanism that drew a column, next to its reports
 What commands and `estimate` share:

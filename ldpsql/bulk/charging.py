@@ -41,8 +41,8 @@ from ldpsql.ledger.people import DIGEST
 from ldpsql.ledger.permanent import Key, Reported, charge_columns_once
 from ldpsql.ledger.policy import ROW
 from ldpsql.ledger.spending import Unpublished
+from ldpsql.mechanisms.audit import shuffled as central_of
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism
-from ldpsql.mechanisms.information import shuffled as central_of
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection
 
-from ldpsql.bulk.engines import REMARK, Database, PostgreSQL, SQLite, close, rows_of
+from ldpsql.bulk.engines import REMARK, BigQuery, Database, PostgreSQL, Snowflake, SQLite, close, rows_of
 from ldpsql.bulk.sources import Part, Source, changed
 from ldpsql.bulk.staging import already_exists
-from ldpsql.bulk.warehouses import BigQuery, Snowflake
 from ldpsql.domains.columns import plain
 from ldpsql.engine.identity import Identity
 from ldpsql.errors import DestinationRefused, InvalidParameter, LdpError, OtherMechanism, SourceRefused, UnfinishedRun

@@ -35,8 +35,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import arrow_fields
 from ldpsql.engine.groups import one_thread
 from ldpsql.errors import InvalidParameter
-from ldpsql.errors.boundary import withheld
-from ldpsql.errors.wording import of_sql
+from ldpsql.errors.boundary import of_sql, withheld
 from ldpsql.estimates.estimate import SHRUNK, Estimate, estimate_likelihood, estimator_of_top
 from ldpsql.estimates.question import is_table
 from ldpsql.estimates.rappor_files import Rows as FileRows

@@ -8,13 +8,18 @@ from typing import TypeAlias
 
 from ldpsql.channels.base import (
     TOTAL,
+    Bins,
     Channel,
     ChannelOf,
     Codes,
     Drawn,
     Floats,
     Ints,
+    KeyCells,
+    KeyLaw,
+    PairResponse,
     SetChannel,
+    Signs,
     TableChannel,
     Weights,
     Witness,
@@ -37,7 +42,6 @@ from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.key_value import KeepOrWindow, KeyValue, Sets
 from ldpsql.channels.levels import Levels
 from ldpsql.channels.noise import Convolution, PlanarNoise
-from ldpsql.channels.pair_responses import Bins, KeyCells, KeyLaw, PairResponse, Signs
 from ldpsql.channels.prefixes import Letters, Prefixes
 from ldpsql.channels.rows import OneOfRows, Rows
 

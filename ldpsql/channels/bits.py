@@ -12,9 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import native
-from ldpsql.channels.base import TOTAL, Codes, Drawn, Floats, SetChannel, Weights, Witness, words_of
+from ldpsql.channels.base import (
+    TOTAL,
+    Bins,
+    Codes,
+    Drawn,
+    Floats,
+    KeyLaw,
+    PairResponse,
+    SetChannel,
+    Signs,
+    Weights,
+    Witness,
+    words_of,
+)
 from ldpsql.channels.costs import Cost
-from ldpsql.channels.pair_responses import Bins, KeyLaw, PairResponse, Signs
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
 

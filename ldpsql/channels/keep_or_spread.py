@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import native
-from ldpsql.channels.base import TOTAL, Codes, Floats, TableChannel, Weights, Witness
-from ldpsql.channels.pair_responses import KeyLaw, PairResponse, Signs
+from ldpsql.channels.base import TOTAL, Codes, Floats, KeyLaw, PairResponse, Signs, TableChannel, Weights, Witness
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
 

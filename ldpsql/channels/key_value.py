@@ -9,12 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldpsql.channels.base import TOTAL, ChannelOf, Codes, Drawn, Floats, Witness
+from ldpsql.channels.base import TOTAL, Bins, ChannelOf, Codes, Drawn, Floats, KeyCells, KeyLaw, PairResponse, Witness
 from ldpsql.channels.bits import BinBits, SignedBits
 from ldpsql.channels.costs import Cost
 from ldpsql.channels.dense import DenseChannel
 from ldpsql.channels.keep_or_spread import KeepOrSpread
-from ldpsql.channels.pair_responses import Bins, KeyCells, KeyLaw, PairResponse
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter
 

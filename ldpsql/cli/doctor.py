@@ -230,7 +230,7 @@ def audit(
     """
     from ldpsql.errors import NotPrivate
     from ldpsql.mechanisms import audit as audits
-    from ldpsql.mechanisms.information import shuffled
+    from ldpsql.mechanisms.audit import shuffled
 
     audited = mechanism_from(mechanism)
     with working():

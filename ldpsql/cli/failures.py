@@ -1,7 +1,7 @@
 """Turns an exception into one line, a hint and an exit code, without a raw value.
 
 DuckDB's messages show values if they are about data (casts, constraints, CSV lines). Messages about the statement are passed on
-in the words of `ldpsql.errors.wording`; of all others only the kind is reported.
+in the words of `ldpsql.errors.boundary`; of all others only the kind is reported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import duckdb
 
 from ldpsql.errors import Interrupted, LdpError
-from ldpsql.errors.wording import of_sql, withheld_message, without_values
+from ldpsql.errors.boundary import of_sql, withheld_message, without_values
 
 _MISSING = re.compile(r"Function with name \"?(?:ldp\.)?(\w+)\"? does not exist", re.IGNORECASE)
 _NO_OVERLOAD = re.compile(r"Macro \"?\w+\"?\(\) does not support the supplied arguments")

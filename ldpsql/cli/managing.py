@@ -23,7 +23,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from ldpsql import settings
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, PluginError, UnknownName
-from ldpsql.registry.discovery import package_of, packages_of
+from ldpsql.registry.hookspecs import package_of, packages_of
 from ldpsql.settings import short_name
 
 if TYPE_CHECKING:

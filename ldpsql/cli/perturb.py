@@ -28,6 +28,7 @@ from ldpsql.cli.options import (
 )
 
 if TYPE_CHECKING:
+    import duckdb
     from duckdb import DuckDBPyConnection
 
     from ldpsql.privic import Cycle
@@ -201,15 +202,39 @@ def privic(
         sql_of(con, source, [*([lon, lat] if bounds else [column]), *([user] if user else [])])
     cell = _cell(bounds, columns, rows, lon, lat, nearest=nearest) if bounds else quoted(column)
     mechanism = cycling.start(beta, range(columns * rows), columns=columns, iterations=iterations, mixing=mixing)
-    with working():
-        finished = cycling.collect(
-            source, state, mechanism, column=cell, cycles=cycles, stop=stop, pool=pool, finished=_report_cycle, charge=charge
-        )
+    try:
+        with working():
+            finished = cycling.collect(
+                source,
+                state,
+                mechanism,
+                column=cell,
+                cycles=cycles,
+                stop=stop,
+                pool=pool,
+                finished=_report_cycle,
+                charge=charge,
+            )
+    except duckdb.Error as error:
+        raise _advised(error, "" if bounds else f"the cells are whole numbers from 0 to {columns * rows - 1}") from None
     write_rows(_rows(finished), form)
     typer.echo(charged_text(charge), err=True)
     if page:
         _write_page(page, finished, columns, rows, bounds)
         typer.echo(f"Wrote {page}", err=True)
+
+
+def _advised(error: duckdb.Error, cells: str) -> Exception:
+    """Return an error about a location without the rules that other mechanisms take."""
+    from ldpsql.errors import MissingValue, OutsideDomain
+    from ldpsql.errors.boundary import of_sql
+
+    ours = of_sql(error)
+    if isinstance(ours, MissingValue):
+        return MissingValue(ours.message, "leave the rows without a place out of the file")
+    if isinstance(ours, OutsideDomain) and cells:
+        return OutsideDomain(ours.message, f"{cells}; --bounds makes them from points")
+    return error
 
 
 def _cell(bounds: str, columns: int, rows: int, lon: str, lat: str, *, nearest: bool) -> str:

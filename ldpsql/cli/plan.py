@@ -235,7 +235,7 @@ def read_example(source: str, columns: list[str]) -> pa.ChunkedArray:
 def draw(path: Path, expected: list[Expected], reports: int) -> None:
     """Write the curves as a page, or as a picture."""
     from ldpsql.pages.page import write_as
-    from ldpsql.pages.plan import plan_page
+    from ldpsql.pages.report import plan_page
 
     def chart() -> AnyChart:
         import polars as pl

@@ -17,9 +17,9 @@ from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InternalError, InvalidParameter
 from ldpsql.estimates.conditions import TableCells, check_ordered, condition, named_place, python_scalar, scale_of, values_of
-from ldpsql.estimates.contrasts import Difference, difference
 from ldpsql.estimates.estimate import Answer, Estimates, estimated, estimator_of_shares
 from ldpsql.estimates.functionals import FIELDS, Measure, TableFunctional
+from ldpsql.estimates.tables import Difference, difference
 from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, SomeColumns
 from ldpsql.inference.mixed import Mixed

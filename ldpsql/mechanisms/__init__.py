@@ -48,6 +48,13 @@ from ldpsql.domains.sql_types import after
 from ldpsql.domains.strings import UTF8, Strings
 from ldpsql.errors import InvalidParameter, NotPrivate
 from ldpsql.hooks import API_VERSION, hookimpl
+from ldpsql.mechanisms.audit import (
+    Information,
+    RepeatedError,
+    information_of,
+    mutual_information,
+    repeated_error,
+)
 from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify, certify_values
 from ldpsql.mechanisms.families import (
     CellMechanism,
@@ -70,13 +77,6 @@ from ldpsql.mechanisms.families import (
     roundings,
     shares_of,
     window,
-)
-from ldpsql.mechanisms.information import (
-    Information,
-    RepeatedError,
-    information_of,
-    mutual_information,
-    repeated_error,
 )
 from ldpsql.mechanisms.interior import check_values, least_information, least_loss
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, Parts, ShareField, WholeField

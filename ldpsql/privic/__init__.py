@@ -26,7 +26,7 @@ from ldpsql.engine.groups import one_thread
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_statement
 from ldpsql.engine.interrupting import interruptible, transaction
 from ldpsql.errors import DataError, DestinationExists, InvalidParameter, NoReports, NotReports
-from ldpsql.errors.wording import of_sql
+from ldpsql.errors.boundary import of_sql
 from ldpsql.estimates.estimate import check_possible
 from ldpsql.estimates.functionals import suspicious
 from ldpsql.estimators.base import IterativeEstimator
@@ -38,10 +38,9 @@ from ldpsql.inference.outcome import Fit, Status
 from ldpsql.inference.solver.mle import em_step
 from ldpsql.ledger import Release
 from ldpsql.ledger.policy import ROW
-from ldpsql.mechanisms.audit import AnalyticAudit, analytic
+from ldpsql.mechanisms.audit import AnalyticAudit, analytic, average_distortion, mutual_information
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.families import MAX_CELLS, PriorMechanism
-from ldpsql.mechanisms.information import average_distortion, mutual_information
 from ldpsql.names import IBU, NEXT_STEP
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.handles import read_mechanism

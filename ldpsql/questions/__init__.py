@@ -9,7 +9,6 @@ from ldpsql.domains.columns import python_value
 from ldpsql.domains.domain import Domain
 from ldpsql.errors import InvalidParameter
 from ldpsql.estimates.conditions import TableCells, bound_of, check_ordered, condition, items_of, named_place
-from ldpsql.estimates.contrasts import Contrast, number_of, share_of
 from ldpsql.estimates.diagnosis import Diagnosis
 from ldpsql.estimates.distances import distance
 from ldpsql.estimates.estimate import Estimate, Estimates, estimator_of_top
@@ -33,7 +32,19 @@ from ldpsql.estimates.question import (
 from ldpsql.estimates.rectangles import RectangleShares, check_grid
 from ldpsql.estimates.simulated import SimulatedError, Simulation, simulated_errors
 from ldpsql.estimates.spans import RangeShare, RangeShares
-from ldpsql.estimates.tables import Columns, Margin, Mean, Quantile, Share, Variance, margin_of, two_columns
+from ldpsql.estimates.tables import (
+    Columns,
+    Contrast,
+    Margin,
+    Mean,
+    Quantile,
+    Share,
+    Variance,
+    margin_of,
+    number_of,
+    share_of,
+    two_columns,
+)
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.inference.counting import without_impossible
 from ldpsql.inference.counts import GroupedCounts

@@ -29,9 +29,9 @@ from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.mechanisms.identity import refuse_overrides
 from ldpsql.mechanisms.spec import Nested, Spec, bind, read_by, read_call
 from ldpsql.places import SCHEMES, Place
-from ldpsql.registry import discovery, documents, hookspecs
+from ldpsql.registry import documents, hookspecs
 from ldpsql.registry.constructors import constructor
-from ldpsql.registry.discovery import Plugin
+from ldpsql.registry.hookspecs import Plugin
 from ldpsql.registry.references import resolved, tables_of
 from ldpsql.registry.shares import check_total, planned
 from ldpsql.settings import Settings
@@ -202,7 +202,7 @@ class Registry:
 
         """
         loaded = cls()
-        for plugin in discovery.built_in():
+        for plugin in hookspecs.built_in():
             loaded.add_module(plugin.name, plugin)
         # lists go by name, whichever file offers what
         loaded.mechanisms, loaded.estimators = dict(sorted(loaded.mechanisms.items())), dict(sorted(loaded.estimators.items()))
@@ -211,7 +211,7 @@ class Registry:
         }
         loaded._shipped = loaded._offered_by()
         chosen = chosen or settings.load()
-        for module, plugin in discovery.installed(chosen):
+        for module, plugin in hookspecs.installed(chosen):
             if plugin.status == "ok":
                 loaded.add_module(module, plugin)
             else:
@@ -231,7 +231,7 @@ class Registry:
     def add_module(self, module: str | Path, plugin: Plugin) -> None:
         """Import a module and add what it offers; if anything is wrong with it, only list it as broken."""
         self.plugins.append(plugin)
-        imported = import_module(str(module)) if plugin.built_in else discovery.imported(module)
+        imported = import_module(str(module)) if plugin.built_in else hookspecs.imported(module)
         if isinstance(imported, BaseException):
             plugin.status, plugin.reason = "broken", f"importing it raised {type(imported).__name__}: {imported}"
         else:

@@ -16,7 +16,7 @@ from ldpsql.domains.sql_types import sql_type
 from ldpsql.engine.functions import CATALOG_NUMBER, MARK, Macros, struct_text
 from ldpsql.engine.sql_struct import columns_of, long_domains, struct_sql
 from ldpsql.errors import BadSettings, InvalidParameter, LdpError, OtherMechanism, RowBudgetExceeded, SourceRefused
-from ldpsql.errors.wording import of_sql
+from ldpsql.errors.boundary import of_sql
 from ldpsql.inference.mixed import Mixed
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.families import OrderedMechanism

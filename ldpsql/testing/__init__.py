@@ -14,9 +14,16 @@ from ldpsql.inference.counting import operator_of
 from ldpsql.inference.operators import DenseOperator
 from ldpsql.mechanisms.audit import plausible
 from ldpsql.privacy.certificate import certificate
-from ldpsql.testing.enumeration import Enumeration, enumerated
 from ldpsql.testing.estimators import check_estimator
-from ldpsql.testing.mechanisms import check_mechanism, check_rows, check_sampler, examples, insecure_words_for_tests
+from ldpsql.testing.mechanisms import (
+    Enumeration,
+    check_mechanism,
+    check_rows,
+    check_sampler,
+    enumerated,
+    examples,
+    insecure_words_for_tests,
+)
 
 __all__ = [
     "DenseOperator", "Enumeration", "certificate", "check_estimator", "check_mechanism", "check_rows", "check_sampler",

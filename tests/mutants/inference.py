@@ -297,7 +297,7 @@ MUTANTS = (
         "tests/test_table_answers.py::test_the_statistic_is_the_least_distance_by_matrices",
     ),
     Mutant(
-        "ldpsql/estimates/contrasts.py",
+        "ldpsql/estimates/tables.py",
         "both[:, 2:, 2:] = v[:, 0], w[:, 0]",
         "both[:, 2:, 2:] = v[:, 0], v[:, 0]",
         "a difference between two groups takes the error of the first for both",
@@ -305,7 +305,7 @@ MUTANTS = (
         "tests/test_table_answers.py::test_other_people_are_compared_as_independent",
     ),
     Mutant(
-        "ldpsql/estimates/contrasts.py",
+        "ldpsql/estimates/tables.py",
         "        return _none(first, one)",
         "        pass",
         "a number differs from itself",

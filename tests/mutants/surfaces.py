@@ -222,14 +222,14 @@ MUTANTS = (
     ),
     # What errors say
     Mutant(
-        "ldpsql/errors/wording.py",
+        "ldpsql/errors/boundary.py",
         "_kept(part, names if place % 2 else names | _DUCKDB)",
         "_kept(part, names | _DUCKDB)",
         "a name from data that is a word of DuckDB is repeated within quotes",
         "tests/test_hygiene.py::test_a_name_that_was_not_typed_is_left_out_also_if_it_is_a_word_of_duckdb_and_so_is_what_resembles_it",
     ),
     Mutant(
-        "ldpsql/errors/wording.py",
+        "ldpsql/errors/boundary.py",
         '    if suggestion and "…" not in sentence:',
         "    if suggestion:",
         "a suggestion that resembles a raw value is shown",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ldpsql.estimators.sharing.cells import Votes
 from ldpsql.estimators.sharing.directions import by_direction, directed, error_of_mean
 from ldpsql.estimators.sharing.means import moved, of_numbers, own_part
-from ldpsql.estimators.sharing.neighbours import with_neighbours
-from ldpsql.estimators.sharing.prior import Prior, PriorField, credible, learnt, medians
+from ldpsql.estimators.sharing.prior import Prior, PriorField, credible, learnt, medians, with_neighbours
 from ldpsql.estimators.sharing.pseudo import by_class
 
 __all__ = [
