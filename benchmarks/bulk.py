@@ -71,9 +71,10 @@ def _files(folder: Path, millions: int) -> list[Figure]:
         partial(frame.sink_parquet, copy),
         clock=cpu_clock,
     )
-    narrow, kept_narrow = in_turns(
+    narrow, kept_narrow, perturbed_narrow = in_turns(
         partial(con.execute, f"COPY (FROM '{octets}') TO '{copy}'"),
         partial(ldpsql.perturb_copy, con, octets, copy, {"x": KRR}, replace=True, order="keep"),
+        partial(ldpsql.perturb_copy, con, octets, copy, {"x": KRR}, replace=True),
         clock=cpu_clock,
     )
     text, kept_text, perturbed_text = in_turns(
@@ -89,6 +90,7 @@ def _files(folder: Path, millions: int) -> list[Figure]:
         at_most(f"the same, shuffled against unshuffled, {millions} M numbers, CPU", perturbed / kept, 1.6),
         at_most(f"the same, shuffled against unshuffled, {millions // 5} M texts, CPU", perturbed_text / kept_text, 1.6),
         at_most(f"Parquet -> perturb -> Parquet, {millions} M BIGINT, shuffled, CPU against a copy", perturbed / plain, 2),
+        at_most(f"the same, {millions} M UTINYINT, shuffled, CPU against a copy", perturbed_narrow / narrow, 2.7),
         at_most(f"the same, {millions // 5} M VARCHAR, shuffled, CPU against a copy", perturbed_text / text, 1.4),
         at_most(f"read, count and estimate {millions} M reports, CPU against a copy", counted / plain, 1.0),
         Figure(f"the same from Polars, streaming, {millions} M numbers, CPU against a copy", polars / plain),

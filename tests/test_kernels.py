@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -193,13 +194,19 @@ def test_what_would_read_beyond_the_channel_or_the_words_is_refused(value: int) 
         with pytest.raises(InternalError):
             draw()
     with pytest.raises(InternalError):
-        native.permutation(3 * BLOCK, seeds.words(BLOCK))
+        native.shuffle(np.arange(3 * BLOCK), seeds.words(BLOCK))
     with pytest.raises(InternalError):  # a half of zeros never chooses among three
-        native.permutation(3, np.zeros(4 * BLOCK, np.uint64))
+        native.shuffle(np.arange(3), np.zeros(4 * BLOCK, np.uint64))
 
 
+def cells(count: int, width: int) -> NDArray[Any]:
+    """Return random cells of so many octets."""
+    return seeds.words(2 * -(-count * width // 16)).view(f"V{width}" if width > 8 else f"u{width}")[:count]
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 1000, 300_000])
-def test_an_order_exchanges_each_number_with_one_before_it_that_the_words_choose_exactly(count: int) -> None:
+def test_an_order_exchanges_each_cell_with_one_before_it_that_the_words_choose_exactly(count: int, width: int) -> None:
     edges = np.array([7, 7, 0, 0xAAAAAAAB], np.uint32)  # of three numbers, the only half that is thrown away, then 3 * h = 1
     words = np.concatenate([edges.view(np.uint64), seeds.words(-(-(count // 2 + 100) // BLOCK) * BLOCK - 2)])
     halves, expected = iter(words.view(np.uint32).tolist()), []
@@ -210,17 +217,21 @@ def test_an_order_exchanges_each_number_with_one_before_it_that_the_words_choose
         expected.append(number)
         other = product >> 32
         expected[number], expected[other] = expected[other], number
-    drawn = native.permutation(count, words)
-    assert drawn is not None
-    assert drawn.tolist() == expected
+    own = cells(count, width)
+    before = own.copy()
+    assert native.shuffle(own, words)
+    assert own.tobytes() == before[expected].tobytes()
 
 
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("count", [*range(9), 1000, 300_003])
 @pytest.mark.parametrize("buckets", [1, 2, 256])
-def test_rows_by_bucket_are_those_of_a_stable_sorting(count: int, buckets: int) -> None:
-    chosen = (seeds.words(count) % np.uint64(buckets)).astype(np.uint8)
-    rows, ends = native.by_bucket(chosen) or (None, None)
-    np.testing.assert_array_equal(rows, chosen.argsort(kind="stable"))
+def test_cells_by_bucket_are_those_of_a_stable_sorting(count: int, buckets: int, width: int) -> None:
+    chosen, own = (seeds.words(count) % np.uint64(buckets)).astype(np.uint8), cells(count, width)
+    drawn = native.by_bucket(chosen, own)
+    assert drawn is not None
+    rows, ends = drawn
+    assert rows.tobytes() == own[chosen.argsort(kind="stable")].tobytes()
     np.testing.assert_array_equal(ends, np.bincount(chosen, minlength=256).cumsum())
 
 

@@ -65,9 +65,9 @@ def permutation(count: int, words: Words = random_words) -> pa.Array:
     The kernel exchanges each number with a random one before it. Without kernels, they are sorted by random keys, digit by
     digit, the last digit first. Further random words order equal keys, as if the keys were longer.
     """
-    drawn = native.permutation(count) if words is random_words else None
-    if drawn is not None:
-        return pa.array(drawn)
+    order = np.arange(count, dtype=np.int32)
+    if words is random_words and native.shuffle(order):
+        return pa.array(order)
     passes = max(1, -(-(count.bit_length() + 6) // _DIGIT))  # so that few numbers share a key
     digits = [words(-(-count // 4)).view(np.uint16)[:count] >> np.uint16(16 - _DIGIT) for _ in range(passes)]
     sortings = [pc.array_sort_indices(pa.array(digit)) for digit in digits]  # stable
@@ -85,7 +85,7 @@ def random_order(count: int, words: Words = random_words) -> NDArray[np.int32]:
     if buckets == 1:
         return np.asarray(permutation(count, words)).astype(np.int32)
     chosen = words(-(-count // 8)).view(np.uint8)[:count] & np.uint8(buckets - 1)
-    blocks = at_once(lambda start: _by_bucket(chosen, start), range(0, count, BLOCK_ROWS))
+    blocks = at_once(lambda start: _rows_by_bucket(chosen, start), range(0, count, BLOCK_ROWS))
     order, starts = np.empty(count, dtype=np.int32), np.sum([ends for _, ends in blocks], axis=0).tolist()
 
     def shuffle(bucket: int) -> None:
@@ -157,23 +157,53 @@ def _halves(counts: NDArray[np.int64], words: Words) -> tuple[NDArray[np.int64],
     return ones, counts - ones
 
 
-def _by_bucket(chosen: NDArray[np.uint8], start: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _rows_by_bucket(chosen: NDArray[np.uint8], start: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Return the rows of a block in the order of their buckets, and where each bucket begins; a block stays in the cache."""
-    rows, ends = by_bucket(chosen[start : start + BLOCK_ROWS])
-    rows += np.int32(start)
+    block = chosen[start : start + BLOCK_ROWS]
+    rows, ends = by_bucket(block, np.arange(start, start + len(block), dtype=np.int32))
     return rows, np.concatenate([[0], ends])
 
 
-def by_bucket(chosen: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return the rows in the order of the buckets that were chosen for them, and where the rows of each of 256 buckets end.
+def by_bucket(chosen: NDArray[np.uint8], cells: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return cells in the order of the buckets that were chosen for them, and where those of each of 256 buckets end.
 
     Without kernels, pairs of neighbours are counted, which takes half the time.
     """
-    if (drawn := native.by_bucket(chosen)) is not None:
+    if (drawn := native.by_bucket(chosen, cells)) is not None:
         return drawn
     pairs = np.bincount(chosen[: len(chosen) & ~1].view(np.uint16), minlength=1 << 16).reshape(256, 256)
     sizes = pairs.sum(axis=0) + pairs.sum(axis=1) + np.bincount(chosen[len(chosen) & ~1 :], minlength=256)
-    return np.asarray(pc.array_sort_indices(pa.array(chosen))).astype(np.int32), sizes.cumsum()
+    return cells[np.asarray(pc.array_sort_indices(pa.array(chosen)))], sizes.cumsum()
+
+
+_CELLS = (1, 2, 4, 8, 16)  # octets of a cell
+
+
+def cells_of(rows: pa.RecordBatch) -> NDArray[Any] | None:
+    """Return rows as cells, which are moved as one; None unless they are of numbers without NULL that fit into a cell."""
+    sizes = [_octets(column) for column in rows.columns]
+    width = next((width for width in _CELLS if width >= sum(sizes)), 0)
+    if not width or not all(sizes):
+        return None
+    names, ends = [str(number) for number in range(len(sizes))], [*accumulate(sizes)]
+    kinds, starts = [f"u{size}" for size in sizes], [end - size for end, size in zip(ends, sizes, strict=True)]
+    cells = np.empty(len(rows), {"names": names, "formats": kinds, "offsets": starts, "itemsize": width})
+    for name, column, kind, size in zip(names, rows.columns, kinds, sizes, strict=True):
+        cells[name] = np.frombuffer(column.buffers()[1], kind, len(column), size * column.offset)
+    return cells
+
+
+def _octets(column: pa.Array) -> int:
+    """Return how many octets a number takes; 0 if the column holds NULL, or anything else than numbers of up to 64 bits."""
+    whole = pa.types.is_primitive(column.type) and column.type.bit_width <= 64 and not column.null_count
+    return column.type.bit_width // 8 if whole else 0  # a boolean is a bit
+
+
+def rows_of(cells: NDArray[Any], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows that `cells_of` made cells of."""
+    columns = [pa.py_buffer(np.ascontiguousarray(cells[name])) for name in cells.dtype.names or ()]
+    arrays = [pa.Array.from_buffers(kind, len(cells), [None, of]) for kind, of in zip(schema.types, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _take(values: Any, by: pa.Array) -> Any:
@@ -205,8 +235,13 @@ def scatter(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: IO[bytes
     with pa.BufferedOutputStream(own, 1 << 20) as sink, pa.ipc.new_file(sink, schema) as writer:
         for block in _blocks(batches):
             chosen = random_words(-(-block.num_rows // 8)).view(np.uint8)[: block.num_rows] & np.uint8(buckets - 1)
-            order, ends = by_bucket(chosen)
-            rows = _take(block, pa.array(order)) if buckets > 1 else block
+            cells = cells_of(block) if buckets > 1 else None
+            if cells is not None:
+                cells, ends = by_bucket(chosen, cells)
+                rows = rows_of(cells, schema)
+            else:
+                order, ends = by_bucket(chosen, np.arange(block.num_rows, dtype=np.int32))
+                rows = _take(block, pa.array(order)) if buckets > 1 else block
             writer.write_batch(rows, custom_metadata={_ENDS: ends[:buckets].astype("<i8").tobytes()})
 
 
@@ -281,9 +316,18 @@ class Scattered:
                     yield from scattered._in_random_order(scattered._rows(bucket))
             return
         if rows:
-            joined, order = pa.concat_batches(batches), permutation(rows)
-            for start in range(0, rows, _OUT_ROWS):
-                yield _take(joined, order.slice(start, _OUT_ROWS))
+            yield from _shuffled(pa.concat_batches(batches))
+
+
+def _shuffled(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield rows in a uniformly random order."""
+    cells = cells_of(rows)
+    if cells is not None and native.shuffle(cells):
+        yield rows_of(cells, rows.schema)
+        return
+    order = permutation(len(rows))
+    for start in range(0, len(rows), _OUT_ROWS):
+        yield _take(rows, order.slice(start, _OUT_ROWS))
 
 
 def _block(reader: pa.RecordBatchFileReader, number: int) -> tuple[pa.RecordBatch, list[int]]:

@@ -24,7 +24,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}  # those in Python by their names 
 _IN_C = "ldpsql.engine.in_c"  # loads Arrow, which no connection needs
 _LOADED = threading.Event()
 _KERNELS = Path(__file__).parents[1] / "channels" / "native" / "kernels.library"  # importing its package would load NumPy
-_VERSION = 12  # of the kernels: see channels/native
+_VERSION = 13  # of the kernels: see channels/native
 _DUCKDB = ("v2.0.0", "v2.0.1")  # the versions whose interface in C is known to work
 
 

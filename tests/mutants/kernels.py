@@ -94,7 +94,7 @@ MUTANTS = (
         "\t\twhile ((uint32_t)product < least) {",
         "\t\twhile ((uint32_t)product <= least) {",
         "one half too many is thrown away in a random order",
-        "tests/test_kernels.py::test_an_order_exchanges_each_number_with_one_before_it_that_the_words_choose_exactly",
+        "tests/test_kernels.py::test_an_order_exchanges_each_cell_with_one_before_it_that_the_words_choose_exactly",
     ),
     Mutant(
         "ldpsql/channels/native/random.c",
@@ -203,10 +203,10 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/channels/native/order.c",
-        "\tfor (size_t i = 4 * quarter; i < count; i++) out[next[3][buckets[i]]++] = (uint32_t)i;\n",
+        "for (size_t i = 4 * quarter; i < count; i++) to[next[3][buckets[i]]++] = from[i];",
         "",
         "the last rows are shuffled away",
-        "tests/test_kernels.py::test_rows_by_bucket_are_those_of_a_stable_sorting",
+        "tests/test_kernels.py::test_cells_by_bucket_are_those_of_a_stable_sorting",
     ),
     Mutant(
         "ldpsql/engine/in_c.py",

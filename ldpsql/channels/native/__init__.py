@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ldpsql.errors import InternalError
 
 LIBRARY = Path(__file__).with_name("kernels.library")  # with the ending .so, `pkgutil` takes it for a module of Python
-_VERSION = 12  # of the calls below; a library of another version, left by an earlier installation, is not used
+_VERSION = 13  # of the calls below; a library of another version, left by an earlier installation, is not used
 _WHOLE, _COUNT, _ARRAY = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
 _ARGUMENTS = {
     "random_words": (_COUNT, _ARRAY),
@@ -29,8 +29,8 @@ _ARGUMENTS = {
     "alias": (_ARRAY, _COUNT, _WHOLE, ctypes.c_uint, _ARRAY, _ARRAY, _ARRAY),
     "bits": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
     "levels": (_ARRAY, _COUNT, _WHOLE, _ARRAY, _ARRAY, _ARRAY, _ARRAY, _ARRAY),
-    "permutation": (_COUNT, _COUNT, _ARRAY, _ARRAY),
-    "by_bucket": (_ARRAY, _COUNT, _ARRAY, _ARRAY),
+    "shuffle": (_COUNT, _COUNT, _COUNT, _ARRAY, _ARRAY),
+    "by_bucket": (_ARRAY, _COUNT, _ARRAY, _COUNT, _ARRAY, _ARRAY),
     "hashes": (_ARRAY, _COUNT, _WHOLE, _WHOLE, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _ARRAY, _ARRAY),
 }
 _FAILURES = {  # by what a kernel returns: see kernels.h
@@ -80,27 +80,28 @@ def random_words(count: int) -> NDArray[np.uint64] | None:
     return _filled("random_words", np.empty(count, np.uint64), count)
 
 
-def permutation(count: int, given: NDArray[np.uint64] | None = None) -> NDArray[np.int32] | None:
-    """Return the numbers 0 .. count - 1 in a uniformly random order.
+def shuffle(cells: NDArray[Any], given: NDArray[np.uint64] | None = None) -> bool:
+    """Put cells in a uniformly random order, in place; return whether there is a kernel that does.
 
     Args:
-        count: how many numbers, at most 2**31.
-        given: words, of which each half of 32 bits gives the place of one number; by default random ones.
+        cells: of 1, 2, 4, 8 or 16 octets, at most 2**31.
+        given: words, of which each half of 32 bits gives the place of one cell; by default random ones.
 
     """
-    if not 0 <= count <= 1 << 31:
-        return None
+    if len(cells) > 1 << 31:
+        return False
     words = 0 if given is None else len(given)
-    return _filled("permutation", np.empty(count, np.int32), count, words, _address(given, 0))
+    return _filled("shuffle", cells, cells.itemsize, len(cells), words, _address(given, 0)) is not None
 
 
-def by_bucket(buckets: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
-    """Return the rows 0 .. len(buckets) - 1 in the order of their buckets, and where the rows of each of 256 buckets end."""
+def by_bucket(buckets: NDArray[np.uint8], cells: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+    """Return cells of 1, 2, 4, 8 or 16 octets in the order of their buckets, and where those of each of 256 buckets end."""
     library, count = kernels(), len(buckets)
     if library is None or count > 1 << 31:
         return None
-    buckets, out, ends = np.ascontiguousarray(buckets, np.uint8), np.empty(count, np.int32), np.empty(256, np.int64)
-    library.ldpsql_by_bucket(buckets.ctypes.data, count, out.ctypes.data, ends.ctypes.data)
+    buckets, out, ends = np.ascontiguousarray(buckets, np.uint8), np.empty_like(cells), np.empty(256, np.int64)
+    width, own = cells.itemsize, np.ascontiguousarray(cells)
+    library.ldpsql_by_bucket(buckets.ctypes.data, width, own.ctypes.data, count, out.ctypes.data, ends.ctypes.data)
     return out, ends
 
 

@@ -1,7 +1,7 @@
 // The sets of hashed reports as bits: the same numbers as `hashed` in ../splitmix.py, value by value.
 #include "kernels.h"
 
-enum { VERSION = 12, REPORTS = 256 };  // so many reports at a time stay in the cache of the core
+enum { VERSION = 13, REPORTS = 256 };  // so many reports at a time stay in the cache of the core
 
 // The least upper half of a word that hashes to y: y * 2^32 / symbols, rounded up.
 static inline uint64_t least(uint64_t y, uint64_t symbols) { return ((y << 32) + symbols - 1) / symbols; }

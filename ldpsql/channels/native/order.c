@@ -37,24 +37,40 @@ static inline bool below(source *s, uint32_t bound, uint32_t *number) {
 	return true;
 }
 
-// Write the numbers below `count`, at most 2^31, in random order (Durstenfeld, "Algorithm 235", CACM 1964). Random words are
-// read in halves, the lower half first; `words` of them are given unless `given` is NULL.
-EXPORT int ldpsql_permutation(size_t count, size_t words, const uint64_t *given, uint32_t *out) {
+typedef struct { uint64_t first, second; } wide;
+#define CELLS(X) X(1, uint8_t) X(2, uint16_t) X(4, uint32_t) X(8, uint64_t) X(16, wide)
+
+// Put cells of so many octets, at most 2^31, in random order (Durstenfeld, "Algorithm 235", CACM 1964). Random words are read in
+// halves, the lower half first; `words` of them are given unless `given` is NULL.
+#define SHUFFLE(WIDTH, C)                                                  \
+	case WIDTH:                                                            \
+		for (size_t i = 0; i < count; i++) {                               \
+			if (!below(&s, (uint32_t)i + 1, &other)) return NO_RANDOMNESS; \
+			C *all = cells, moved = all[other];                            \
+			all[other] = all[i], all[i] = moved;                           \
+		}                                                                  \
+		break;
+EXPORT int ldpsql_shuffle(size_t width, size_t count, size_t words, const uint64_t *given, void *cells) {
 	source s = {.given = given, .end = given ? given + words : NULL, .at = 2 * BLOCK};
-	for (size_t i = 0; i < count; i++) {
-		uint32_t other;
-		if (!below(&s, (uint32_t)i + 1, &other)) return NO_RANDOMNESS;
-		out[i] = (uint32_t)i;
-		out[i] = out[other];
-		out[other] = (uint32_t)i;
-	}
+	uint32_t other;
+	switch (width) { CELLS(SHUFFLE) }
 	erase(s.halves, sizeof s.halves);
 	return DRAWN;
 }
 
-// Write the rows below `count`, at most 2^31, in the order of their buckets, and where the rows of each of 256 buckets end. Rows of
-// a bucket stay in order.
-EXPORT void ldpsql_by_bucket(const uint8_t *buckets, size_t count, uint32_t *out, int64_t *ends) {
+// Write cells, at most 2^31, in the order of their buckets, and where the cells of each of 256 buckets end. Cells of a bucket stay
+// in order.
+#define SORT(WIDTH, C)                                                                    \
+	case WIDTH: {                                                                         \
+		const C *from = cells;                                                            \
+		C *to = out;                                                                      \
+		for (size_t i = 0; i < quarter; i++)                                              \
+			for (size_t part = 0; part < 4; part++)                                       \
+				to[next[part][buckets[part * quarter + i]]++] = from[part * quarter + i]; \
+		for (size_t i = 4 * quarter; i < count; i++) to[next[3][buckets[i]]++] = from[i]; \
+		break;                                                                            \
+	}
+EXPORT void ldpsql_by_bucket(const uint8_t *buckets, size_t width, const void *cells, size_t count, void *out, int64_t *ends) {
 	uint32_t next[4][256] = {{0}}, at = 0;  // of each quarter: neighbours seldom wait for each other
 	const size_t quarter = count / 4;
 	for (size_t i = 0; i < quarter; i++)
@@ -68,10 +84,5 @@ EXPORT void ldpsql_by_bucket(const uint8_t *buckets, size_t count, uint32_t *out
 		}
 		ends[bucket] = at;
 	}
-	for (size_t i = 0; i < quarter; i++)
-		for (size_t part = 0; part < 4; part++) {
-			const size_t row = part * quarter + i;
-			out[next[part][buckets[row]]++] = (uint32_t)row;
-		}
-	for (size_t i = 4 * quarter; i < count; i++) out[next[3][buckets[i]]++] = (uint32_t)i;
+	switch (width) { CELLS(SORT) }
 }
