@@ -165,7 +165,8 @@ def test_the_distance_from_known_shares_is_that_from_the_estimate(con: DuckDBPyC
 @pytest.mark.parametrize(
     "shares",
     ["[0.5, 0.5]", "NULL", "['a', 'b', 'c']", "[0.5, 0.5, NULL]", "[0.5, 0.5, 0.5]", "[{v: 1, s: 0.5}, {v: 1, s: 0.5}]",
-     "[{v: 2, s: 1.0}]", "[{v: 1, s: 'x'}]", "[]", "[{v: NULL, s: 1.0}]", "3", "[0.5, 0.5, 0.0], metric := 'none'"],
+     "[{v: 2, s: 1.0}]", "[{v: 1, s: 'x'}]", "[]", "[{v: NULL, s: 1.0}]", "3", "[0.5, 0.5, 0.0], metric := 'none'",
+     "[50, 30, 20], metric := 'mse'", "[1.5, -0.5, 0.0], metric := 'mae'"],
 )  # fmt: skip
 def test_what_are_no_known_shares_is_refused(con: DuckDBPyConnection, shares: str) -> None:
     with pytest.raises(duckdb.Error, match=r"\[LDP103\].* Hint: "):

@@ -105,6 +105,17 @@ def test_users_are_charged_for_each_of_their_rows_wherever_they_are(path: Path) 
     ledger.check()
 
 
+def test_a_refusal_says_what_all_columns_cost_and_what_is_left_before_them(path: Path) -> None:
+    ledger = Ledger.open(path, Policy(epsilon_budget=3, privacy_unit="user_id", column_groups={"home": ("city", "zip")}))
+    ledger.publish(ledger.charge("visits", {"city": krr("2"), "age": krr("2")}, "one", users=["ann"]))
+    with pytest.raises(BudgetExceeded, match=r"costs 1 of the users epsilon 2, and 1 of 3 is left"):
+        ledger.charge("visits", {"age": krr("0.5"), "city": krr("1"), "zip": krr("1")}, "two", users=["ann", "bob"])
+    assert sorted(balance.spent for balance in ledger.balances()) == ["2", "2"]
+    ledger.charge("visits", {"age": krr("0.5"), "city": krr("0.5"), "zip": krr("0.5")}, "three", users=["ann", "bob"])
+    assert sorted(balance.spent for balance in ledger.balances()) == ["2.5", "3"]
+    ledger.check()
+
+
 def test_a_refusal_says_what_it_costs_those_who_cannot_afford_it(path: Path) -> None:
     ledger = Ledger.open(path, Policy(epsilon_budget=3, privacy_unit="user_id"))
     users = [f"canary{user}" for user in range(1, 15) for _ in range(user)]  # of 1 to 14 rows

@@ -223,6 +223,8 @@ def test_messages_show_urls_without_secrets_and_say_what_to_install(con: DuckDBP
         with pytest.raises(SourceRefused) as caught:
             ldpsql.perturb_copy(con, source, tmp_path / "out.parquet", {"city": CITY})
         assert "s3cret" not in f"{caught.value}{caught.value.hint}"
+    with pytest.raises(SourceRefused, match="is it there, and may you read it"):
+        ldpsql.perturb_copy(con, "https://127.0.0.1:1/p.parquet", tmp_path / "out.parquet", {"city": CITY})
     with pytest.raises(SourceRefused, match="nothing here opens URLs of the scheme 'gs'"):
         ldpsql.estimate("gs://bucket/reports.parquet", CITY, column="city")
 

@@ -120,7 +120,8 @@ def _stream(con: Any, database: Database, wanted: list[str], condition: str = ""
 _reading = partial(
     replaced,
     lambda _: SourceRefused(
-        "the database stopped answering, or refused to read the table", "may you read it? is it still there?"
+        "the database stopped answering, or refused to read the table",
+        "may you read it? is it still there? has each of its columns values of one type, as SQLite need not have?",
     ),
 )
 _writing = partial(

@@ -648,9 +648,11 @@ def source_of(
     except LdpError as error:
         refusal = error
     except Exception:  # noqa: BLE001  # DuckDB, Arrow, the file system: messages may quote what is in the file
+        url = isinstance(source, str | os.PathLike) and Place.of(source).is_url
+        there = "is it there, and may you read it? " if url else ""
         refusal = SourceRefused(
             f"{_called(source)} cannot be read",
-            f"is it complete, and of the format that its name says? {EXPECTED}",
+            f"{there}is it complete, and of the format that its name says? {EXPECTED}",
         )
     refusal.__context__ = refusal.__cause__ = None
     raise refusal.with_traceback(None)

@@ -42,7 +42,7 @@ from ldpsql.ledger.entries import (
 from ldpsql.ledger.file import create, reading, snapshot, writing
 from ldpsql.ledger.openlineage import announce
 from ldpsql.ledger.people import People
-from ldpsql.ledger.policy import Policy
+from ldpsql.ledger.policy import Cost, Policy
 from ldpsql.ledger.seals import check_entries, enter
 from ldpsql.ledger.spending import (
     AccountKey,
@@ -318,12 +318,15 @@ def _charge(db: sqlite3.Connection, request: Request, costs: list[ColumnCost], p
     """Write a release with its charges, within a transaction, and return its token."""
     now, policy = now_of(db), request.policy
     token = write_release(db, now, request.identity, request.name, request.users or rows, source=request.dataset.source)
+    totals: dict[int, Cost] = {}  # by account: what a refusal says the release costs
+    for column, (part, names) in product(costs, request.accounts):
+        key = AccountKey(policy.privacy_unit, part, column.group, column.cost.currency)
+        for account in accounts_of(db, names, key):
+            write_charge(db, token, column, account)
+            totals[account] = column.cost + totals[account] if account in totals else column.cost
     try:
-        for column, (part, names) in product(costs, request.accounts):
-            key = AccountKey(policy.privacy_unit, part, column.group, column.cost.currency)
-            for account in accounts_of(db, names, key):
-                spend(db, account, people, column.cost, policy, now=now)
-                write_charge(db, token, column, account)
+        for account, cost in totals.items():
+            spend(db, account, people, cost, policy, now=now)
     except BudgetExceeded as refusal:
         raise explained(db, request, token, refusal) from None
     remember(db, token, people)

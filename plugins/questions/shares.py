@@ -197,7 +197,7 @@ class DistanceToShares(Question):
         """Return the known shares; a value without a row has none.
 
         Raises:
-            InvalidParameter: if they are not a share for each value, or rows with a value and its share.
+            InvalidParameter: if they are not a share for each value, or rows with a value and its share, or do not sum to 1.
 
         """
         known = self.shares.values if isinstance(self.shares, pa.ListScalar) and self.shares.is_valid else pa.nulls(0)
@@ -211,6 +211,8 @@ class DistanceToShares(Question):
         if (len(numbers) != len(shares) and numbers is known) or not _are_numbers(numbers):
             raise InvalidParameter("the known shares must be one for each value, or rows with a value and its share", _HINT)
         shares[places.to_numpy()] = numbers.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        if (shares < 0).any() or not abs(shares.sum() - 1) <= _ROUNDED:
+            raise InvalidParameter("the known shares must be at least 0 and sum to 1", "divide numbers of people by their sum")
         return Away(tuple(shares.tolist()), str(python_value(self.metric)))
 
     @classmethod
@@ -221,6 +223,7 @@ class DistanceToShares(Question):
         return Lines.of_numbers({"distance": np.array(away)})
 
 
+_ROUNDED = 1e-6  # how far the sum of known shares may be from 1
 _HINT = "shares := [0.5, 0.3, 0.2], or shares := (SELECT list({value: city, share: share}) FROM census)"
 
 
