@@ -206,6 +206,24 @@ def test_a_value_below_the_lines_that_show_the_type_of_its_column_is_kept_or_ref
     assert any("5" in value for value in texts)
 
 
+@pytest.mark.parametrize(
+    ("name", "head", "line"), [("people.csv", "x,k\n", "a,{}\n"), ("people.json", "", '{{"x": "a", "k": {}}}\n')]
+)
+def test_folders_with_whole_numbers_in_their_names_are_a_column(name: str, head: str, line: str, tmp_path: Path) -> None:
+    for day in (1, 2):
+        (tmp_path / f"day={day}").mkdir()
+        (tmp_path / f"day={day}" / name).write_text(head + line.format(day + 5))
+    ldpsql.perturb_copy(duckdb.connect(), tmp_path / "*" / name, tmp_path / "out.parquet", {"x": KRR}, keep=["day", "k"])
+    rows = pq.read_table(tmp_path / "out.parquet").drop("x").to_pylist()
+    assert sorted(rows, key=str) == [{"day": 1, "k": 6}, {"day": 2, "k": 7}]
+
+
+def test_an_estimate_refuses_a_number_that_the_column_does_not_hold(tmp_path: Path) -> None:
+    (tmp_path / "reports.csv").write_text("x,g\n" + "1,1\n" * 25_000 + "1.5,1\n")
+    with pytest.raises(SourceRefused, match="begins with whole numbers has another number further down"):
+        ldpsql.estimate(tmp_path / "reports.csv", "krr(1, [1, 2])", column="x", by=["g"])
+
+
 def test_keys_of_json_that_differ_in_case_are_two_columns(tmp_path: Path) -> None:
     (tmp_path / "people.json").write_text('{"x": "a", "ID": 1, "id": 2}\n')
     ldpsql.perturb_copy(duckdb.connect(), tmp_path / "people.json", tmp_path / "out.parquet", {"x": KRR}, keep=["ID", "id_1"])

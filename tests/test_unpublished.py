@@ -138,7 +138,7 @@ def test_a_charge_on_trial_is_refused_as_the_charge_is_and_writes_nothing(ledger
     both: dict[str, Any] = {"city": krr("1"), "age": krr("1.5")}
     before = ledger.path.read_bytes()
     for charge in (ledger.check_charge, ledger.charge):
-        with pytest.raises(BudgetExceeded, match=r"costs 2 of the users epsilon 1\.5, and 1 of 2 is left"):
+        with pytest.raises(BudgetExceeded, match=r"costs 2 of the users epsilon 2\.5, and 2 of 2 is left"):
             charge("people", both, "reports", users=["a", "b"])
     ledger.check_charge("people", {"city": krr("2")}, "reports", users=["a", "b"])
     assert not ledger.history()

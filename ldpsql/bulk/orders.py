@@ -401,7 +401,7 @@ class Meter:
             self._refusal = error
             raise
         except Exception:
-            hint = "is it complete, and does every column have one type?"
+            hint = "is it complete, and does every column have one type, with dates in JSON such as 2026-01-31?"
             self._refusal = SourceRefused(f"{part.title} could not be read to its end", hint)
             raise
 

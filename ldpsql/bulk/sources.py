@@ -163,12 +163,16 @@ class Source:
 
     def check_folders(self, columns: Iterable[str]) -> None:
         """Check that no column is the name of folders ``column=value/``, since all files of one value are read in a row."""
-        folders = {name.split("=")[0] for file in self.files for name in Path(file).parent.parts if "=" in name}
-        if self.kind != "arrow" and (named := sorted(folders & set(columns))):
+        if self.kind != "arrow" and (named := sorted(_folders(self.files) & set(columns))):
             raise SourceRefused(
                 f"the folders of the source are named after the values of the column '{named[0]}'",
                 "read them into a table first: CREATE TABLE people AS FROM 'folder/**/*.parquet'",
             )
+
+
+def _folders(files: Iterable[str]) -> set[str]:
+    """Return the names of columns that folders ``column=value/`` have instead of their files."""
+    return {name.split("=")[0] for file in files for name in Path(file).parent.parts if "=" in name}
 
 
 Read: TypeAlias = Callable[[list[str], Collection[str], Collection[str]], pa.RecordBatchReader]
@@ -492,7 +496,11 @@ _ROWS = """SELECT * EXCLUDE (file_row_number) FROM read_parquet($1, hive_partiti
 
 _WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER")
 _ROUNDED = """CASE WHEN (contains({0}, '.') OR contains(lower({0}), 'e-')) AND {0}::DECIMAL(38, 18) <> {0}::{1}
-              THEN error('a column of whole numbers holds another number') ELSE {0}::{1} END AS {0}"""
+              THEN error({2}) ELSE {0}::{1} END AS {0}"""
+_OTHER = SourceRefused(
+    "a column that begins with whole numbers has another number further down",
+    "read it in one type: CREATE VIEW people AS FROM read_csv('people.csv', types := {'age': 'DOUBLE'})",
+)
 _ISO = "%Y-%m-%d"
 
 
@@ -505,7 +513,8 @@ def _reader(cursor: DuckDBPyConnection, kind: FileFormat, files: list[str], text
     if kind == "parquet":
         return _READERS[kind]
     opened = cursor.sql(_READERS[kind], params=[files])
-    types = dict(zip(opened.columns, map(str, opened.types), strict=True))
+    folders = _folders(files)  # not in the files
+    types = {n: t for n, t in zip(opened.columns, map(str, opened.types), strict=True) if n not in folders}
     texts = {name for name in text if types.get(name, "VARCHAR") not in ("VARCHAR", *_NEVER_TEXT.get(kind, ()))}
     whole = {name: held for name, held in types.items() if _WHOLE.fullmatch(held) and name not in texts}
     options = {}
@@ -522,7 +531,7 @@ def _reader(cursor: DuckDBPyConnection, kind: FileFormat, files: list[str], text
     if date:
         options["dateformat"] = text_literal(date)
     passed = "".join(f", {name} := {value}" for name, value in options.items())
-    replaced = ", ".join(_ROUNDED.format(quoted(name), held) for name, held in whole.items())
+    replaced = ", ".join(_ROUNDED.format(quoted(name), held, text_literal(str(_OTHER))) for name, held in whole.items())
     return f"{f'SELECT * REPLACE ({replaced}) ' if replaced else ''}{_READERS[kind][:-1]}{passed})"
 
 
