@@ -304,6 +304,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_drawn(db: DuckDBPyCon
         ("people", "taken.parquet", {"city": CITY}, {}, DestinationExists),
         ("people", "nowhere/out.parquet", {"city": CITY}, {}, DestinationRefused),
         ("people", "out.xlsx", {"city": CITY}, {}, DestinationRefused),
+        ("people", "-", {"city": CITY}, {}, DestinationRefused),
         ("people", "out.parquet", {"city": CITY}, {"partition_by": ["city"]}, DestinationRefused),
         ("people", "out.arrow.gz", {"city": CITY}, {}, DestinationRefused),
         ("people", "out", {"city": CITY}, {"partition_by": ["day"]}, InvalidParameter),

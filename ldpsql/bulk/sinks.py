@@ -44,6 +44,8 @@ class Form:
     @classmethod
     def of(cls, destination: PurePath, partition_by: tuple[str, ...]) -> Form:
         """Return the form that a destination's suffix stands for; without a suffix it is a folder of Parquet files."""
+        if destination.name == "-":  # a run that fails has no reports, and what is written there cannot be taken back
+            raise DestinationRefused("reports cannot be written to standard output", "name a file: reports.csv")
         if not destination.suffix:
             return cls("parquet", ".parquet", folder=True, partition_by=partition_by)
         kind = format_of(destination)
