@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError, Thread
 from types import SimpleNamespace
@@ -629,8 +630,8 @@ def test_positions_for_a_file_are_drawn_as_those_for_sql(text: str, monkeypatch:
 
     monkeypatch.setattr(KERNELS, "ldpsql_draw", given)
     longer = pa.array(np.concatenate([column[:3], column])).slice(3)  # not at the first octet of its memory
-    for kind in (np.uint16, np.int32):
-        drawn = in_c.positions(certified, longer, np.dtype(kind))
+    for kind, column_of_file in product((np.uint16, np.int32), (longer, longer.dictionary_encode())):
+        drawn = in_c.positions(certified, column_of_file, np.dtype(kind))
         assert drawn is not None
         np.testing.assert_array_equal(certified.reports.values.to_numpy()[drawn], expected)  # type: ignore[union-attr]
 
@@ -640,6 +641,10 @@ def test_columns_that_c_does_not_draw_for_a_file_are_left_to_python() -> None:
     assert in_c.positions(certified, pa.array([0, 1, 2]), kind) is not None
     for column in ([0, None], [0, 3], [0.5], ["a"], [True], []):
         assert in_c.positions(certified, pa.array(column), kind) is None
+        assert in_c.positions(certified, pa.array(column).dictionary_encode(), kind) is None
+    listed_texts = certified_values("krr(1, ['a', 'b'])")
+    assert in_c.positions(listed_texts, pa.array(["a", "b", "a"]), kind) is None
+    assert in_c.positions(listed_texts, pa.array(["a", "b", "a"]).dictionary_encode(), kind) is not None
     assert in_c.positions(certified_values("krr(1, [false, true])"), pa.array([True]), kind) is None
     assert in_c.positions(certified_values("oue(1, [0, 1])"), pa.array([0]), kind) is None
 

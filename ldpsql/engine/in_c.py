@@ -17,7 +17,7 @@ from ldpsql.channels.costs import VECTOR
 from ldpsql.domains.domain import Domain
 from ldpsql.domains.ranges import Numbers
 from ldpsql.engine.door import open_door
-from ldpsql.errors import InternalError, Interrupted, InvalidParameter, LdpError
+from ldpsql.errors import NOT_PERTURBED, InternalError, Interrupted, InvalidParameter, LdpError
 from ldpsql.errors.boundary import internal
 from ldpsql.mechanisms.base import CertifiedMechanism
 from ldpsql.mechanisms.trees import node_reports
@@ -35,6 +35,7 @@ _MOST_OCTETS = 1 << 29  # of all lists and tables together, which C keeps as lon
 _HELD: list[int] = []  # octets of each
 _LEARNT: set[int] = set()  # handles
 _LISTS: dict[Hashable, int | None] = {}  # where C has a list of values: by the domain, or by how numbers are placed
+_Listing: TypeAlias = Callable[[Domain], int | None]  # returns where C has a list for a domain
 # How a channel draws in C: the number of its structure in door.c, its whole numbers, and its table.
 _Recipe: TypeAlias = tuple[int, tuple[int, ...], NDArray[Any] | None]
 _RECIPES: dict[type, Callable[[Any], _Recipe]] = {
@@ -81,17 +82,16 @@ def learn(handle: int, mechanism: CertifiedMechanism) -> None:
         return
     _LEARNT.add(handle)
     if (library := kernels()) is not None:
-        _describe(library, mechanism, partial(_listed, library), partial(library.ldpsql_learn, handle))
+        looked_up, listed = partial(_looked_up, library), partial(_listed, library)
+        _describe(mechanism, looked_up, listed, partial(library.ldpsql_learn, handle))
 
 
-def _describe(
-    library: ctypes.CDLL, mechanism: CertifiedMechanism, listed: Callable[[Domain], int | None], described: Callable[..., Any]
-) -> Any:
+def _describe(mechanism: CertifiedMechanism, looked_up: _Listing, listed: _Listing, described: Callable[..., Any]) -> Any:
     """Describe a mechanism to C, if its channel has a recipe there.
 
     Args:
-        library: the kernels.
         mechanism: the mechanism.
+        looked_up: returns where C has a list of what stands for its values.
         listed: returns where C has a list of what stands for its reports, if they are the values of a domain.
         described: takes the structure, the lists of values and reports, the numbers, and the table with its octets.
 
@@ -109,7 +109,7 @@ def _describe(
     structure, numbers, table = _RECIPES[type(channel)](channel)
     if table is None and isinstance(channel, (OrthogonalHash, Levels)):
         return None
-    of_values = _looked_up(library, values)
+    of_values = looked_up(values)
     of_reports = listed(reports) if isinstance(reports, Domain) else None
     table = np.empty(0) if table is None else np.ascontiguousarray(table)
     if of_values is None or (isinstance(reports, Domain) and of_reports is None) or not _has_room(table.nbytes + _RECIPE):
@@ -134,13 +134,22 @@ def positions(mechanism: CertifiedMechanism, column: pa.Array, kind: np.dtype[An
         None if Python has to draw the column, or refuses it.
 
     """
-    library, number = kernels(), _NUMBERS.get(column.type, _TEXT)
-    if library is None or number in (_BITS, _TEXT) or column.null_count or not len(column):
+    library = kernels()
+    if library is None or column.null_count or not len(column):
         return None
-    recipe = mechanism.derived(_recipe_of_positions)
+    coded = pa.types.is_dictionary(column.type)  # each value is looked up once
+    recipe = mechanism.derived(_recipe_of_codes if coded else _recipe_of_positions)
     if recipe is None:
         return None
     mechanism.check_cost(len(column))
+    if coded:
+        try:
+            column = pc.take(pa.array(mechanism.codes(column.dictionary)), column.indices, boundscheck=False)
+        except NOT_PERTURBED:
+            return None
+    number = _NUMBERS.get(column.type, _TEXT)
+    if number in (_BITS, _TEXT):
+        return None
     drawn = np.empty(len(column), kind)
     values = column.buffers()[1].address + column.offset * column.type.bit_width // 8
     out = _NUMBERS[pa.from_numpy_dtype(kind)]
@@ -150,15 +159,25 @@ def positions(mechanism: CertifiedMechanism, column: pa.Array, kind: np.dtype[An
 
 def _recipe_of_positions(mechanism: CertifiedMechanism) -> int | None:
     """Return where C has a recipe that draws positions in the domain of the reports."""
+    return _recipe(mechanism, _looked_up)
+
+
+def _recipe_of_codes(mechanism: CertifiedMechanism) -> int | None:
+    """Return where C has a recipe that draws such positions from positions in the domain of the values."""
+    return _recipe(mechanism, _positions_in)
+
+
+def _recipe(mechanism: CertifiedMechanism, looked_up: Callable[[ctypes.CDLL, Domain], int | None]) -> int | None:
     library = kernels()
     if library is None or not isinstance(mechanism.reports, Domain):
         return None
-
-    def positions_in(domain: Domain) -> int | None:
-        return _listed(library, Domain(pa.array(np.arange(len(domain)))))
-
-    recipe: int | None = _describe(library, mechanism, positions_in, library.ldpsql_recipe)
+    described = partial(looked_up, library), partial(_positions_in, library), library.ldpsql_recipe
+    recipe: int | None = _describe(mechanism, *described)
     return recipe
+
+
+def _positions_in(library: ctypes.CDLL, domain: Domain) -> int | None:
+    return _listed(library, Domain(pa.array(np.arange(len(domain)))))
 
 
 def _looked_up(library: ctypes.CDLL, values: Domain) -> int | None:
