@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figures import Figure, at_least, at_most, public_file
-from ldpsql.estimates.rectangles import Rectangle, RectangleShares, region_of
+from ldpsql.estimates.spans import Rectangle, RectangleShares, region_of
 from ldpsql.functions import registry
 from ldpsql.mechanisms.base import Mechanism, certify_values
 from ldpsql.testing import estimate_counts

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ldpsql.errors import Interrupted, InvalidParameter, LdpError, NotPrivate
     from ldpsql.errors.boundary import load_ipython_extension
     from ldpsql.estimates.estimate import Estimate
-    from ldpsql.estimates.rectangles import rectangle_shares
     from ldpsql.estimates.simulated import synthesize
+    from ldpsql.estimates.spans import rectangle_shares
     from ldpsql.estimators.base import Estimator
     from ldpsql.hooks import hookimpl
     from ldpsql.inference.likelihood import Likelihood

@@ -20,7 +20,7 @@ import pytest
 
 import ldpsql
 from ldpsql.estimates.planning import compare, over_declared_values
-from ldpsql.estimates.rectangles import region_of
+from ldpsql.estimates.spans import region_of
 from ldpsql.functions import registry
 from ldpsql.pages import demo
 from ldpsql.pages import key_value as pairs

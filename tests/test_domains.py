@@ -13,7 +13,7 @@ import ldpsql
 from ldpsql import Domain, LdpError
 from ldpsql.errors import InvalidDomain, InvalidParameter, InvalidSpec, MissingValue, OutsideDomain, WrongType
 from ldpsql.functions import registry
-from ldpsql.mechanisms.identity import own_values
+from ldpsql.mechanisms.certified import own_values
 
 Krr: Any = registry().mechanisms["krr"]
 

@@ -15,7 +15,7 @@ from ldpsql.errors import InvalidParameter
 from ldpsql.estimators import Split
 from ldpsql.functions import registry
 from ldpsql.inference.operators import merged, supports
-from ldpsql.inference.operators.merged import MergedSupportOperator
+from ldpsql.inference.operators.levels import MergedSupportOperator
 from ldpsql.testing import DenseOperator
 
 VALUES, PEOPLE = 24, 60

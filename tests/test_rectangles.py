@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import ldpsql
 from ldpsql import Epsilon, Estimate, KeepOrSpread, Mechanism, certify
 from ldpsql.errors import InvalidDomain, InvalidParameter, OutsideDomain
-from ldpsql.estimates.rectangles import Rectangle
+from ldpsql.estimates.spans import Rectangle
 from ldpsql.functions import Region, registry
 from ldpsql.mechanisms import Levels, PureLdp
 from ldpsql.mechanisms.trees import counts_of_levels, rectangle_error, scatter

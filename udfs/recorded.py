@@ -1,9 +1,9 @@
-"""The mechanism that is recorded next to reports: in the comment of a column, or in the metadata of a file."""
+"""What drew reports: the mechanism that is recorded next to them, or another library, whose reports are read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, TypeAlias
@@ -19,29 +19,39 @@ from ldpsql.functions import (
     Macros,
     MechanismUnrecorded,
     Scalar,
+    Settings,
+    TextLists,
     Texts,
+    ToColumn,
     Wholes,
     by_row,
     check_typed,
+    collection_shares,
     columns_at,
+    drawn_by_form,
     guarded,
     hookimpl,
+    names_withheld,
     parts,
     plain,
     python_value,
     quoted,
+    read_foreign,
     record_name,
     recorded,
     recorded_in_type,
     records_at,
     records_in,
     refuse_groups,
+    same_in_all_rows,
+    scalars_by_form,
     sql_literal,
     struct_scalars,
     struct_sql,
     struct_text,
     text_literal,
     type_of_reports,
+    with_nulls,
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism
 
@@ -188,9 +198,60 @@ def _as_written(report: object) -> str:
     return f"struct_pack({', '.join(map(text_literal, report.values()))})"
 
 
+def foreign_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:
+    """Return a function that reads the reports of others, one a row; ``to_column`` makes a column of type ``kind`` of them."""
+
+    @guarded
+    def read(reports: Column, forms: Texts, handles: Handles) -> pa.Array:
+        if not len(reports):
+            return pa.array([], kind)
+        form, handle = same_in_all_rows("mechanism and format of read", forms, handles)
+        column = plain(reports)
+        valid = column.is_valid()
+        with names_withheld():
+            certified, drawn = read_foreign(MECHANISMS.thing(handle), column.filter(valid), form)
+        return with_nulls(plain(to_column(certified, drawn)), valid.to_numpy(zero_copy_only=False))
+
+    return read
+
+
+# Created once: DuckDB may call a function as long as the process lives, and does not keep it alive.
+_BY_FORM = scalars_by_form("__ldp_read", foreign_reports, draws=False, volatile=False)
+
+
+# Collections of google/rappor: shares of candidate strings.
+
+_ROW = (
+    "STRUCT(candidate VARCHAR, estimate DOUBLE, std_error DOUBLE, low DOUBLE, high DOUBLE, p_value DOUBLE, detected BOOLEAN, "
+    "gap DOUBLE)[]"
+)
+
+
+_Rows: TypeAlias = list[str | None] | None  # objects of JSON
+
+
+@by_row(TextLists, TextLists, TextLists, Settings)
+def shares_of_collection(params: _Rows, counts: _Rows, listed: _Rows, rate: Any) -> list[dict[str, Any]]:
+    """Return a row for each candidate of a collection, and a last one, of which the candidate is NULL, for all others."""
+    rows: list[dict[str, Any]] = collection_shares(_read(params), _read(counts), _read(listed), rate).to_pylist()
+    return rows
+
+
+def _read(rows: _Rows) -> list[dict[str, Any]]:
+    try:
+        read = [json.loads(row or "null") for row in rows or []]
+    except (json.JSONDecodeError, RecursionError):
+        read = [None]
+    if not all(isinstance(row, dict) and row for row in read):
+        raise InvalidParameter(
+            "the rows of a collection must be objects of JSON", "ldp.rappor_shares makes them of tables and files"
+        )
+    return read
+
+
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
-    """Offer ``ldp.mechanism``, and what ``ldp.estimate`` needs if no mechanism is passed."""
+    """Offer ``ldp.mechanism``, ``ldp.read``, ``ldp.rappor_shares``, and what ``ldp.estimate`` needs without a mechanism."""
     return [
         *_recorded,
         *_typed,
@@ -198,5 +259,8 @@ def ldpsql_functions() -> list[Scalar | Macros]:
         Scalar("__ldp_recording", recording, "VARCHAR"),
         Scalar("__ldp_drew", drew, "BOOLEAN"),
         Scalar("__ldp_record_type", record_type, "VARCHAR"),
+        *dict.fromkeys(_BY_FORM.values()),
+        drawn_by_form("_foreign", _BY_FORM, ("report", "form"), "report, form, __ldp_mechanism(m)"),
+        Scalar("__ldp_bloom_shares", shares_of_collection, _ROW),
         Macros.beside(__file__),
     ]

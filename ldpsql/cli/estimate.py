@@ -352,7 +352,7 @@ def report(
     from ldpsql.bulk.sources import sql_of
     from ldpsql.errors import InvalidParameter
     from ldpsql.estimates.estimate import estimator_of_shares
-    from ldpsql.estimates.rectangles import region_of
+    from ldpsql.estimates.spans import region_of
     from ldpsql.mechanisms.families import KeyValueMechanism
     from ldpsql.names import INV
     from ldpsql.pages import key_value, page

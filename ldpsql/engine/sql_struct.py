@@ -21,7 +21,7 @@ from ldpsql.engine.arguments import by_row
 from ldpsql.engine.functions import Scalar
 from ldpsql.errors import InvalidSpec
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.mechanisms.identity import Same
+from ldpsql.mechanisms.certified import Same
 from ldpsql.mechanisms.spec import Parts
 from ldpsql.quoting import fields_of, items_of, text_literal
 from ldpsql.reports import Alphabet, MarkedReports, RowReports

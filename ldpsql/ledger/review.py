@@ -35,8 +35,8 @@ from ldpsql.ledger.statements import Balance
 from ldpsql.mechanisms.base import CertifiedMechanism, CertifiedValues, Mechanism, certify
 from ldpsql.mechanisms.spec import decimal_text
 from ldpsql.privacy.claims import Grid, Line, Metric, MetricLdp
+from ldpsql.registry.references import EPSILON_PER_DISTANCE, check_total, planned, total_of
 from ldpsql.registry.registry import registry
-from ldpsql.registry.shares import EPSILON_PER_DISTANCE, check_total, planned, total_of
 from ldpsql.settings import sections
 
 SAID = ("collector", "purpose", "people", "recipient", "retention")  # what only people can say, in the policy of a table

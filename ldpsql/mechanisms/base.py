@@ -39,9 +39,15 @@ from ldpsql.mechanisms.certified import (
     CertifiedRow,
     CertifiedStrings,
     CertifiedValues,
+    Same,
+    SpecKey,
     certified_row,
+    own_alphabet,
+    own_layout,
+    own_values,
+    refuse_overrides,
+    stored,
 )
-from ldpsql.mechanisms.identity import Same, SpecKey, own_alphabet, own_layout, own_values, refuse_overrides, stored
 from ldpsql.mechanisms.spec import EpsilonField, Parts, Spec, mechanism_of
 from ldpsql.privacy.certificate import certificate
 from ldpsql.privacy.claims import ApproximateLdp, Claim, Epsilon, NoClaim, PureLdp, own_claim, own_epsilon, own_fraction

@@ -246,7 +246,7 @@ class NoClaim:
 Claim: TypeAlias = PureLdp | MetricLdp | ApproximateLdp
 
 
-# Copies of a mechanism's claim, made of objects of the core that nobody else holds; see also `ldpsql.mechanisms.identity`.
+# Copies of a mechanism's claim, made of objects of the core that nobody else holds; see also `ldpsql.mechanisms.certified`.
 
 T = TypeVar("T")
 

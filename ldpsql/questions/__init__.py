@@ -29,9 +29,8 @@ from ldpsql.estimates.question import (
     fields_of,
     is_table,
 )
-from ldpsql.estimates.rectangles import RectangleShares, check_grid
 from ldpsql.estimates.simulated import SimulatedError, Simulation, simulated_errors
-from ldpsql.estimates.spans import RangeShare, RangeShares
+from ldpsql.estimates.spans import RangeShare, RangeShares, RectangleShares, check_grid
 from ldpsql.estimates.tables import (
     Columns,
     Contrast,

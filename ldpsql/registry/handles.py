@@ -29,7 +29,7 @@ from ldpsql.estimators.base import Estimator
 from ldpsql.inference.counting import ReportSource, operator_of
 from ldpsql.inference.mixed import Mixed, Unperturbed
 from ldpsql.mechanisms.base import Mechanism, certify, certify_values
-from ldpsql.mechanisms.identity import SpecKey
+from ldpsql.mechanisms.certified import SpecKey
 from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.spec import Parts, parts_of
 from ldpsql.names import IBU, INV, KRR

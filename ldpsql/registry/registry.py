@@ -26,14 +26,13 @@ from ldpsql.errors import BadSettings, InvalidSpec, LdpError, NameClash, PluginE
 from ldpsql.estimates.question import Question, found_by
 from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import Mechanism, certify
-from ldpsql.mechanisms.identity import refuse_overrides
+from ldpsql.mechanisms.certified import refuse_overrides
 from ldpsql.mechanisms.spec import Nested, Spec, bind, read_by, read_call
 from ldpsql.places import SCHEMES, Place
 from ldpsql.registry import documents, hookspecs
 from ldpsql.registry.constructors import constructor
 from ldpsql.registry.hookspecs import Plugin
-from ldpsql.registry.references import resolved, tables_of
-from ldpsql.registry.shares import check_total, planned
+from ldpsql.registry.references import check_total, planned, resolved, tables_of
 from ldpsql.settings import Settings
 
 __all__ = ["Plugin", "Registry", "registry"]

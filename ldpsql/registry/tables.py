@@ -15,8 +15,8 @@ from ldpsql.engine.sql_struct import columns_of
 from ldpsql.errors import BadSettings, LdpError, OutsidePolicy, UnknownName
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.registry.documents import digits_of
+from ldpsql.registry.references import check_total, planned
 from ldpsql.registry.registry import registry
-from ldpsql.registry.shares import check_total, planned
 
 ROW = "row"
 _EXAMPLE = '[tables.people] with epsilon = 2 and columns = {city = "city"}'

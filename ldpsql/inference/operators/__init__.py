@@ -10,8 +10,7 @@ from ldpsql.inference.operators.keep_or_spread import (
     stacked,
 )
 from ldpsql.inference.operators.kronecker import MOST_REPORTS, KhatriRaoOperator, KroneckerOperator, ObservedColumn, Unreported
-from ldpsql.inference.operators.levels import LevelsOperator
-from ldpsql.inference.operators.merged import ExtendedOperator, MergedOperator, MergedSupportOperator, merged
+from ldpsql.inference.operators.levels import ExtendedOperator, LevelsOperator, MergedOperator, MergedSupportOperator, merged
 from ldpsql.inference.operators.noise import GeometricOperator, PlaneOperator, SquareGeometricOperator
 from ldpsql.inference.operators.orthogonal import CharacterOperator, ListedOperator
 from ldpsql.inference.operators.product import ProductOperator, StackOperator
