@@ -13,7 +13,7 @@ from ldpsql.bulk.orders import random_arrangement, random_order, random_parts
 from ldpsql.bulk.sources import check_columns
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import distinct, family, plain, python_value, with_nulls
-from ldpsql.domains.ranges import sql_cells
+from ldpsql.domains.unlisted import sql_cells
 from ldpsql.domains.written import check_epsilon, check_listed, check_written
 from ldpsql.engine.arguments import (
     Booleans,

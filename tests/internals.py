@@ -41,7 +41,6 @@ OWN = {
     "ldpsql.privacy.certificate": {"test_mechanisms.py"},
     "ldpsql.channels.native": {"test_door.py", "test_kernels.py", "test_large_domains.py"},
     "ldpsql.ledger.file": {"test_ledger.py", "test_ledger_damage.py", "test_year.py"},
-    "ldpsql.ledger.seals": {"test_ledger_damage.py"},
     "ldpsql.sql.surface": {"test_connecting.py"},
     "ldpsql.caches": {"test_caches.py"},
 }

@@ -39,7 +39,8 @@ from ldpsql.channels.dense import AliasTables
 from ldpsql.errors import InternalError, InvalidParameter, LdpError, NotPrivate, PluginError
 from ldpsql.functions import CertifiedMechanism, Line, Macros, Registry, Scalar, registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanisms import TOTAL, ApproximateLdp, EpsilonField, MetricLdp, PrivateHash, PureLdp, SignedBits, certified
+from ldpsql.mechanisms import TOTAL, ApproximateLdp, EpsilonField, MetricLdp, PrivateHash, PureLdp, SignedBits
+from ldpsql.mechanisms import certified as copies
 from ldpsql.privacy.claims import Claim, Distances
 from ldpsql.registry import hookspecs
 from ldpsql.registry.handles import Handles
@@ -512,11 +513,11 @@ def test_an_estimator_that_raises_is_named_with_its_file_and_line() -> None:
 
 def test_a_domain_is_copied_while_another_thread_fills_its_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries on several cursors share a mechanism: each of them may be the first to ask its domain for something."""
-    values, copied = Domain.of(["a", "b"]), certified._own_part
+    values, copied = Domain.of(["a", "b"]), copies._own_part
 
     def meanwhile(part: object) -> object:
         values.__dict__[f"cache_{len(vars(values))}"] = part
         return copied(part)
 
-    monkeypatch.setattr(certified, "_own_part", meanwhile)
-    assert certified.own_values(values) == Domain.of(["a", "b"])
+    monkeypatch.setattr(copies, "_own_part", meanwhile)
+    assert copies.own_values(values) == Domain.of(["a", "b"])

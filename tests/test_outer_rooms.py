@@ -24,7 +24,7 @@ OUTER = {
         "plugins/mechanisms/pem.py",
         "plugins/questions/heavy_hitters.py",
     ],
-    "PRIVIC": ["ldpsql/privic", "ldpsql/pages/cycles.py", "udfs/privic.py", "udfs/privic.sql"],
+    "PRIVIC": ["ldpsql/privic", "udfs/privic.py", "udfs/privic.sql"],
     "sign-off": ["ldpsql/ledger/review.py", "ldpsql/pages/statement.py"],
 }
 LAWS = """

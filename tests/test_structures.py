@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from ldpsql import Channel, DenseChannel, Epsilon, InvalidParameter, KeepOrSpread, SetReports
 from ldpsql.channels.base import bits_of, words_of
 from ldpsql.channels.bits import coins
-from ldpsql.channels.galois import Field
-from ldpsql.channels.hashed import hashed, splitmix
+from ldpsql.channels.hashed import Field, hashed, splitmix
 from ldpsql.domains.columns import _hashes, taken
 from ldpsql.errors import ImpossibleReport
 from ldpsql.functions import distinct

@@ -16,7 +16,7 @@ from ldpsql.bulk.sources import changed, check_columns, names_of
 from ldpsql.channels import Drawn
 from ldpsql.domains.columns import family, plain, struct_parts
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.strings import Strings
+from ldpsql.domains.unlisted import Strings
 from ldpsql.engine.functions import guarded
 from ldpsql.engine.in_c import positions
 from ldpsql.engine.sql_struct import columns_of

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from ldpsql.channels.base import ChannelOf, Weights
 from ldpsql.channels.bits import BinBits, IndependentBits, SignedBits
 from ldpsql.channels.dense import DenseChannel, UndrawnChannel, WeightsChannel
-from ldpsql.channels.galois import Field
 from ldpsql.channels.hadamard import Hadamard, Subsets
-from ldpsql.channels.hashed import OrthogonalHash, PrivateHash, RepeatedHash
+from ldpsql.channels.hashed import Field, OrthogonalHash, PrivateHash, RepeatedHash
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.key_value import KeepOrWindow, KeyValue
 from ldpsql.channels.levels import Levels

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from ldpsql.channels import native
 from ldpsql.channels.base import TOTAL, Channel, Codes, Drawn, Ints, Weights, Witness
-from ldpsql.channels.galois import Elements, Field, coordinatewise
-from ldpsql.channels.hashed import OrthogonalHash
+from ldpsql.channels.hashed import Elements, Field, OrthogonalHash, coordinatewise
 from ldpsql.channels.keep_or_spread import KeepOrSpread
 from ldpsql.channels.randomness import Words, random_words
 from ldpsql.errors import InvalidParameter

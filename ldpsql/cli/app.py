@@ -17,7 +17,7 @@ COMMANDS = {
     "demo": "doctor", "doctor": "doctor", "sql": "sql", "perturb": "perturb", "estimate": "estimate", "ask": "estimate",
     "rappor_shares": "estimate",
     "synthesize": "estimate", "report": "estimate", "plan": "plan", "privic": "perturb", "audit": "doctor", "lint": "sql",
-    "budget": "budget", "policy": "policy", "statement": "policy", "describe": "export", "vectors": "export",
+    "budget": "budget", "policy": "budget", "statement": "budget", "describe": "export", "vectors": "export",
     "export_client": "export", "export_sql": "export", "export_database": "export", "plugins": "plugins",
 }  # fmt: skip
 

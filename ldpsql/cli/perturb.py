@@ -277,7 +277,7 @@ def _rows(cycles: list[Cycle]) -> list[dict[str, Any]]:
 def _write_page(page: Path, cycles: list[Cycle], columns: int, rows: int, bounds: str) -> None:
     from ldpsql.mechanisms.region import Region
     from ldpsql.pages.charts import Places
-    from ldpsql.pages.cycles import cycles_page
+    from ldpsql.pages.groups import cycles_page
 
     region = None
     if bounds:

@@ -20,6 +20,8 @@ from dbt_common.invocation import get_invocation_id
 from duckdb import DuckDBPyConnection
 
 from ldpsql.dbt.models import (
+    Records,
+    Releases,
     StatementChecks,
     charged_at_commit,
     charged_first,
@@ -28,8 +30,8 @@ from ldpsql.dbt.models import (
     perturbing,
     refuse_redrawn,
     refuse_uncharged,
+    relation_of,
 )
-from ldpsql.dbt.releases import Records, Releases, relation_of
 from ldpsql.errors import InvalidParameter, LdpError, UnknownName
 from ldpsql.ledger.guard import configured_key, configured_ledger, guard_of
 from ldpsql.sql.attach import attach

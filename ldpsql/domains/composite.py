@@ -18,8 +18,8 @@ from pydantic import BeforeValidator, PlainSerializer
 from ldpsql.channels import Codes, Sets
 from ldpsql.domains.columns import plain, struct_parts
 from ldpsql.domains.domain import MOST_LISTED, Domain
-from ldpsql.domains.ranges import doubles
 from ldpsql.domains.sql_types import shown_type
+from ldpsql.domains.unlisted import doubles
 from ldpsql.errors import DuplicateKey, InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.errors.boundary import withheld
 

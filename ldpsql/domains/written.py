@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from ldpsql.domains.composite import PairSets, Product
 from ldpsql.domains.domain import MOST_LISTED, Domain
-from ldpsql.domains.ranges import Bins, Moments, Steps, Whole
-from ldpsql.domains.strings import Strings
+from ldpsql.domains.unlisted import Bins, Moments, Steps, Strings, Whole
 from ldpsql.errors import InvalidDomain, InvalidParameter
 from ldpsql.privacy.claims import Epsilon
 

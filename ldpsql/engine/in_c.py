@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import Convolution, DenseChannel, IndependentBits, KeepOrSpread, Levels, OrthogonalHash, PrivateHash
 from ldpsql.channels.costs import VECTOR
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.ranges import Numbers
+from ldpsql.domains.unlisted import Numbers
 from ldpsql.engine.door import open_door
 from ldpsql.errors import NOT_PERTURBED, InternalError, Interrupted, InvalidParameter, LdpError
 from ldpsql.errors.boundary import internal

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ldpsql.domains.columns import family
 from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.ranges import Bins, Bounds, Numbers, Steps
 from ldpsql.domains.sql_types import shown_type
+from ldpsql.domains.unlisted import Bins, Bounds, Numbers, Steps
 from ldpsql.errors import InvalidDomain, InvalidParameter, MissingValue, OutsideDomain, WrongType
 from ldpsql.inference.counting import ReportSource
 from ldpsql.inference.operators import Floats, Ranges

@@ -19,7 +19,7 @@ import numpy as np
 
 from ldpsql.channels import KeepOrSpread, OrthogonalHash, SetChannel
 from ldpsql.channels.costs import Cost
-from ldpsql.channels.galois import quicker_symbols
+from ldpsql.channels.hashed import quicker_symbols
 from ldpsql.errors import DataError, InternalError, InvalidParameter, LdpError, NotPrivate, UnknownName, UsageError
 from ldpsql.estimates.conditions import scale_of
 from ldpsql.inference.counting import operator_of

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ldpsql.channels import KeepOrSpread, PlanarNoise, SetChannel
 from ldpsql.domains.composite import PairSets, Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.strings import Strings
+from ldpsql.domains.unlisted import Strings
 from ldpsql.errors import InternalError, NoReports
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.likelihood import Likelihood, Variable, Weighted, joined

@@ -39,11 +39,10 @@ from ldpsql.ledger.entries import (
     write_charge,
     write_release,
 )
-from ldpsql.ledger.file import create, reading, snapshot, writing
+from ldpsql.ledger.file import check_entries, create, enter, reading, snapshot, writing
 from ldpsql.ledger.openlineage import announce
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import Cost, Policy
-from ldpsql.ledger.seals import check_entries, enter
 from ldpsql.ledger.spending import (
     AccountKey,
     Unpublished,

@@ -16,10 +16,9 @@ from ldpsql.engine.functions import guarded
 from ldpsql.engine.identity import Identity, without_secrets
 from ldpsql.engine.sql_struct import columns_of
 from ldpsql.errors import BudgetExceeded, InvalidParameter, LdpError, LedgerDamaged, NotReleased, UnknownRelease
-from ldpsql.ledger.file import snapshot
+from ldpsql.ledger.file import State, check_entries, check_release, damaged, enter, snapshot
 from ldpsql.ledger.people import People
 from ldpsql.ledger.policy import REST, ROW, Cost, Policy
-from ldpsql.ledger.seals import State, check_entries, check_release, damaged, enter
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.privacy.claims import of_core
 

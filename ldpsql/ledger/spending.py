@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from ldpsql.engine.identity import alike, is_path, without_secrets
 from ldpsql.errors import BudgetExceeded, UnfinishedRun
 from ldpsql.ledger.entries import STATE, Request, is_ahead, release_of, was_drawn
-from ldpsql.ledger.file import CHARGED, PERSON, load, store
+from ldpsql.ledger.file import CHARGED, PERSON, enter, load, store
 from ldpsql.ledger.people import People, among, placed
 from ldpsql.ledger.policy import ROW, UNPUBLISHED, Cost, Policy, delta_text, epsilon_text
-from ldpsql.ledger.seals import enter
 from ldpsql.ledger.statements import time_text
 
 _RECORD = np.dtype((np.void, PERSON.itemsize))

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from ldpsql.engine.identity import is_called, without_secrets
 from ldpsql.ledger.entries import RETURNED, SHUFFLED, STATE, now_of, policy_of
-from ldpsql.ledger.file import CHARGED, load
+from ldpsql.ledger.file import CHARGED, check_entries, damaged, load
 from ldpsql.ledger.people import DIGEST
 from ldpsql.ledger.policy import PERMANENT, ROW, UNPUBLISHED, Policy, delta_text, epsilon_text
-from ldpsql.ledger.seals import check_entries, damaged
 
 _HISTORY = (
     *("at", "release", "dataset", "source", "part", "destination", "column", "column_group", "mechanism", "claim"),

@@ -38,14 +38,13 @@ from ldpsql.channels import (
 from ldpsql.channels.costs import Cost
 from ldpsql.channels.dense import Window
 from ldpsql.channels.exact import exp_below, highest_log_ratios, log_ratio
-from ldpsql.channels.galois import hash_symbols, prime_power
+from ldpsql.channels.hashed import hash_symbols, prime_power
 from ldpsql.channels.noise import clamped_plane, planar_channel
 from ldpsql.channels.prefixes import MOST_VECTORS, dimension, is_prime
 from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain, DomainField
-from ldpsql.domains.ranges import MAX_VALUES, Whole, cells, sql_cells
 from ldpsql.domains.sql_types import after
-from ldpsql.domains.strings import UTF8, Strings
+from ldpsql.domains.unlisted import MAX_VALUES, UTF8, Strings, Whole, cells, sql_cells
 from ldpsql.errors import InvalidParameter, NotPrivate
 from ldpsql.hooks import API_VERSION, hookimpl
 from ldpsql.mechanisms.audit import (

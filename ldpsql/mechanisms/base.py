@@ -30,7 +30,7 @@ from ldpsql.channels import (
 )
 from ldpsql.domains.composite import PairSets
 from ldpsql.domains.domain import Domain, DomainField
-from ldpsql.domains.strings import Strings
+from ldpsql.domains.unlisted import Strings
 from ldpsql.errors import InvalidParameter, LdpError, NotPrivate, PrivacyLeakWarning, raised_by
 from ldpsql.mechanisms.certified import (
     CertifiedMechanism,

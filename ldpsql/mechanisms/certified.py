@@ -23,7 +23,7 @@ from ldpsql.channels.randomness import Words, random_words
 from ldpsql.domains.columns import copied, family
 from ldpsql.domains.composite import PairSets, Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.strings import Strings
+from ldpsql.domains.unlisted import Strings
 from ldpsql.errors import NOT_PERTURBED, InternalError, InvalidDomain, InvalidParameter, PluginError, of_column
 from ldpsql.errors.boundary import withheld
 from ldpsql.mechanisms.spec import Parts, Spec

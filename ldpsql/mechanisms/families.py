@@ -22,8 +22,8 @@ from ldpsql.channels.levels import MOST_LEAVES
 from ldpsql.channels.noise import PlanarDecay, planar_channel
 from ldpsql.domains.composite import PairSets, Product, ProductField
 from ldpsql.domains.domain import Domain, DomainField
-from ldpsql.domains.ranges import UNITS, Bins, Moments, Steps, Whole, cells, sql_cells, steps_to_bins, text_in_utc
 from ldpsql.domains.sql_types import unless_null
+from ldpsql.domains.unlisted import UNITS, Bins, Moments, Steps, Whole, cells, sql_cells, steps_to_bins, text_in_utc
 from ldpsql.errors import InvalidParameter
 from ldpsql.mechanisms.base import CertifiedRow, Mechanism, certify
 from ldpsql.mechanisms.spec import EpsilonField, LengthField, Nested, NumberField, PartsField, WholeField, decimal_text, number

@@ -1,10 +1,11 @@
-"""One group of a report: its estimate as facts, charts, a map, numbers with their errors, and a table of every value."""
+"""One group of a report: its estimate as facts, charts, a map, numbers with their errors; and the cycles of a PRIVIC run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -20,6 +21,7 @@ from ldpsql.estimates.spans import shares_of_sets
 from ldpsql.estimates.tables import Mean, Quantile
 from ldpsql.inference.operators import Floats
 from ldpsql.inference.outcome import Status
+from ldpsql.mechanisms.base import certify
 from ldpsql.pages.charts import (
     MOST,
     Axis,
@@ -46,6 +48,7 @@ from ldpsql.pages.document import (
     cards,
     counted,
     determined,
+    document,
     interval,
     joined,
     number,
@@ -55,6 +58,9 @@ from ldpsql.pages.document import (
     width,
 )
 from ldpsql.pairs import SetDiagnosis
+
+if TYPE_CHECKING:
+    from ldpsql.privic import Cycle
 
 UNKNOWN = "The reports do not determine the share of a single bar: fewer bins or a larger epsilon would. Means do better."
 FEW = 24  # values that are easier to read as a list than as a histogram
@@ -443,3 +449,33 @@ def _table(group: Group, most: int) -> Markup:
 def hinted(before: str, table: Markup, after: str) -> Markup:
     """Return a table between two hints; the second one may be empty."""
     return joined(tag("p", before, class_="hint"), table, tag("p", after, class_="hint") if after else None)
+
+
+def cycles_page(cycles: Sequence[Cycle], places: Places) -> str:
+    """Return the page for finished cycles over the cells of a grid."""
+    lead = "Each cycle's reports gave the estimate below, and the estimate the mechanism of the next cycle."
+    spent = sum(certify(cycle.mechanism).epsilon for cycle in cycles)
+    last = cycles[-1].summary
+    facts = [
+        Fact("Cycles", f"{len(cycles):,}", f"{last.reports:,} reports in the last one"),
+        Fact("Spent by a user's reports of all cycles", f"epsilon {number(spent)}", "for cells at distance 1"),
+        Fact("The next mechanism", f"epsilon {number(last.realised_epsilon)}", f"moves {_in_cells(last.average_distortion)}"),
+    ]
+    return document("PRIVIC", lead, facts, joined(*(_of_cycle(cycle, places) for cycle in reversed(cycles))))
+
+
+def _of_cycle(cycle: Cycle, places: Places) -> Markup:
+    summary, title = cycle.summary, f"Cycle {cycle.number}"
+    facts = [
+        Fact("Reports", f"{summary.reports:,}"),
+        Fact("Estimate", summary.status),
+        Fact("Next epsilon", number(summary.realised_epsilon), "per cell"),
+        Fact("Next mutual information", number(summary.mutual_information), "nats"),
+        Fact("Next distortion", number(summary.average_distortion), _in_cells(summary.average_distortion)),
+    ]
+    inside = joined(cards(facts, "facts small"), maps(places, {"Estimate": cycle.theta}))
+    return tag("section", tag("h2", title), inside, **marked(cycle.number, title))
+
+
+def _in_cells(distance: float) -> str:
+    return f"a location by {number(distance)} cells on average"

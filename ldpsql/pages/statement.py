@@ -18,7 +18,7 @@ from ldpsql.channels import KeepOrSpread, RepeatedHash
 from ldpsql.channels.base import TOTAL
 from ldpsql.domains.composite import PairSets, Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.ranges import Numbers
+from ldpsql.domains.unlisted import Numbers
 from ldpsql.ledger.permanent import permanent_claim
 from ldpsql.ledger.policy import EPSILON, ONCE, PER_DISTANCE, ROW
 from ldpsql.ledger.review import WORDS, Collection, Limit, distances

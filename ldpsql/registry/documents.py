@@ -25,7 +25,7 @@ from ldpsql.channels.exported import exported as exported_channel
 from ldpsql.channels.exported import name_of
 from ldpsql.domains.composite import Product
 from ldpsql.domains.domain import Domain
-from ldpsql.domains.ranges import Whole
+from ldpsql.domains.unlisted import Whole
 from ldpsql.domains.written import exported as exported_domain
 from ldpsql.domains.written import exported_list
 from ldpsql.errors import InvalidSpec, OtherMechanism, SourceRefused

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ldpsql.channels import Letters, Prefixes, Words64
-from ldpsql.domains.strings import Strings
+from ldpsql.domains.unlisted import Strings
 from ldpsql.errors import InvalidParameter, OutOfTime
 from ldpsql.inference.counts import GroupedCounts
 from ldpsql.inference.limits import check, soonest, until

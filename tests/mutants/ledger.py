@@ -197,21 +197,21 @@ MUTANTS = (
     ),
     # Damage
     Mutant(
-        "ldpsql/ledger/seals.py",
+        "ldpsql/ledger/file.py",
         "    if walk != last or seen != stated or not charges.keys() <= releases.keys():",
         "    if walk != last or seen != stated:",
         "charges of no release are not noticed",
         "tests/laws/test_ledger.py::test_a_row_that_is_added_to_any_table_of_the_file_is_found",
     ),
     Mutant(
-        "ldpsql/ledger/seals.py",
+        "ldpsql/ledger/file.py",
         "    if walk != last or seen != stated or not charges.keys() <= releases.keys():",
         "    if walk != last or not charges.keys() <= releases.keys():",
         "releases that were put in by another program are not noticed",
         "tests/laws/test_ledger.py::test_a_row_that_is_added_to_any_table_of_the_file_is_found",
     ),
     Mutant(
-        "ldpsql/ledger/seals.py",
+        "ldpsql/ledger/file.py",
         'if "charged" not in states or ("published" in states) != (row[9] is not None) or states >= _ENDS:',
         'if "charged" not in states or states >= _ENDS:',
         "a release that was marked as published by another program is used",

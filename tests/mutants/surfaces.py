@@ -71,7 +71,7 @@ MUTANTS = (
         "tests/test_dbt.py::test_whatever_dbt_would_draw_again_stops_the_project",
     ),
     Mutant(
-        "ldpsql/dbt/releases.py",
+        "ldpsql/dbt/models.py",
         "                if succeeded:\n                    self._ledger.publish(release)",
         "                if building:\n                    self._ledger.publish(release)",
         "a model that failed is published",

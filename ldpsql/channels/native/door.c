@@ -218,7 +218,7 @@ EXPORT list *ldpsql_list_text(uint64_t size, const char *text, const int32_t *en
 	return l;
 }
 
-// Return the list of the values that stand for the numbers of an interval; see `placing` in domains/ranges.py.
+// Return the list of the values that stand for the numbers of an interval; see `placing` in domains/unlisted.py.
 EXPORT list *ldpsql_list_interval(uint64_t size, const double *placing, bool clip) {
 	list *l = calloc(1, sizeof *l);
 	if (!l) return NULL;

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldpsql.channels import TOTAL, Floats, OrthogonalHash
-from ldpsql.channels.galois import Elements, Field, coordinatewise
-from ldpsql.channels.hashed import splitmix
+from ldpsql.channels.hashed import Elements, Field, coordinatewise, splitmix
 from ldpsql.inference.operators.base import Operator, operator
 from ldpsql.inference.operators.supports import CELLS, Octets, SetOperator, packed
 
