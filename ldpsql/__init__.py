@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ldpsql.bulk.strings import heavy_hitters
     from ldpsql.channels import Channel, DenseChannel, KeepOrSpread
     from ldpsql.domains.domain import Domain, DomainField
-    from ldpsql.engine.interrupting import interrupt, interruptible
+    from ldpsql.engine.connections import interrupt, interruptible
     from ldpsql.errors import Interrupted, InvalidParameter, LdpError, NotPrivate
     from ldpsql.errors.boundary import load_ipython_extension
     from ldpsql.estimates.estimate import Estimate

@@ -17,7 +17,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.engine.interrupting import CONNECTIONS
+from ldpsql.engine.connections import CONNECTIONS
 from ldpsql.functions import quoted, text_literal
 
 _SET = (  # by tests, for all connections of a database

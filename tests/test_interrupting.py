@@ -198,7 +198,7 @@ def test_a_solve_that_begins_after_the_interrupt_is_stopped(
 STUBBORN = """
     import sys, time
     import duckdb, ldpsql, pyarrow as pa
-    from ldpsql.engine import interrupting
+    from ldpsql.engine import connections
 
     def stubborn(column):
         while True:
@@ -209,7 +209,7 @@ STUBBORN = """
             except KeyboardInterrupt:
                 pass
 
-    interrupting.PATIENCE = 0.5
+    connections.PATIENCE = 0.5
     con = ldpsql.connect()
     con.create_function("stubborn", stubborn, ["BIGINT"], "BIGINT", type="arrow", side_effects=True)
     with ldpsql.interruptible(con):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql import Mechanism
-from ldpsql.engine.interrupting import Connections
+from ldpsql.engine.connections import Connections
 from ldpsql.errors import ConnectionRefused, InvalidParameter, LdpError, MechanismUnrecorded
 from ldpsql.functions import fingerprint, registry
 from ldpsql.registry.agreement import recorded

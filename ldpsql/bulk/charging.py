@@ -22,8 +22,8 @@ from ldpsql.bulk.sinks import database_of, written_tokens
 from ldpsql.bulk.sources import Part, Source
 from ldpsql.bulk.staging import staging_folder
 from ldpsql.domains.columns import is_pandas_frame
+from ldpsql.engine.connections import cursor_of, until_stopped
 from ldpsql.engine.identity import Identity, identity_of, parts
-from ldpsql.engine.interrupting import cursor_of, until_stopped
 from ldpsql.errors import (
     DestinationExists,
     InvalidParameter,

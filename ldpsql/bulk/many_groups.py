@@ -29,9 +29,9 @@ from ldpsql.bulk.sources import check_columns, format_of, pattern_at, sql_of
 from ldpsql.bulk.staging import already_exists
 from ldpsql.domains.columns import finite_or_null, plain, shown_class
 from ldpsql.domains.domain import Domain
+from ldpsql.engine.connections import cursor_of, stops_with_connection, transaction, until_stopped
 from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, in_order, learnt_of, learnt_of_order, one_thread
 from ldpsql.engine.identity import split
-from ldpsql.engine.interrupting import cursor_of, stops_with_connection, transaction, until_stopped
 from ldpsql.errors import Interrupted, InvalidParameter, LdpError, UnfinishedRun
 from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import Estimates, estimated, refuse_pairs

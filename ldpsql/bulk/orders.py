@@ -29,8 +29,8 @@ from ldpsql.bulk.sources import Part, Source
 from ldpsql.bulk.staging import Staging
 from ldpsql.channels import native
 from ldpsql.channels.randomness import Words, random_words
+from ldpsql.engine.connections import until_stopped
 from ldpsql.engine.groups import at_once
-from ldpsql.engine.interrupting import until_stopped
 from ldpsql.errors import DestinationRefused, InvalidParameter, LdpError, SourceRefused
 
 # Put rows in a uniformly random order in bounded memory: scatter them over buckets in a file, then shuffle each bucket.

@@ -17,8 +17,8 @@ from ldpsql.bulk.charging import return_charge
 from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.sinks import written_tokens
 from ldpsql.domains.columns import plain
+from ldpsql.engine.connections import cursor_of, duckdb_of
 from ldpsql.engine.identity import Identity, destination_of, identity_of, table_of
-from ldpsql.engine.interrupting import cursor_of, duckdb_of
 from ldpsql.errors import InvalidParameter, KeyUnusable, LdpError, NotReleased
 from ldpsql.errors.boundary import withheld_block
 from ldpsql.ledger import Ledger, Release

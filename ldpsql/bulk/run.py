@@ -48,8 +48,8 @@ from ldpsql.bulk.sources import (
 )
 from ldpsql.bulk.staging import already_exists, staging_at
 from ldpsql.domains.columns import column_of, is_pandas_series, like_series
+from ldpsql.engine.connections import cursor_of, stops_with_connection
 from ldpsql.engine.identity import Identity
-from ldpsql.engine.interrupting import cursor_of, stops_with_connection
 from ldpsql.errors import InvalidParameter, NotReleased
 from ldpsql.errors.boundary import withheld, withheld_stream
 from ldpsql.ledger.guard import uncharged

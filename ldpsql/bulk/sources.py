@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 from ldpsql.domains.columns import family, is_frame, is_pandas_frame, pandas_names, pandas_table, plain, shown_class
+from ldpsql.engine.connections import cursor_like, cursor_of, stopped_with
 from ldpsql.engine.functions import struct_text
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_files, identity_of_statement
-from ldpsql.engine.interrupting import cursor_like, cursor_of, stopped_with
 from ldpsql.errors import InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
 from ldpsql.errors.boundary import replaced
 from ldpsql.ledger.people import Digest, digest, together

@@ -201,7 +201,7 @@ def opened(database: str) -> Iterator[DuckDBPyConnection]:
 
     """
     import ldpsql
-    from ldpsql.engine.interrupting import interruptible
+    from ldpsql.engine.connections import interruptible
 
     with ldpsql.connect(existing(database), read_only=database != ":memory:") as con, interruptible(con):
         con.execute(COUNTED)

@@ -78,7 +78,7 @@ def _run(con: DuckDBPyConnection, text: str, form: Format, drawing: DrawingFunct
     from duckdb import ExpectedResultType
 
     from ldpsql.bulk.releases import recorded_by
-    from ldpsql.engine.interrupting import interruptible
+    from ldpsql.engine.connections import interruptible
 
     drawing.read(con, ours_known=True)
     for statement in con.extract_statements(text):

@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from ldpsql import settings
 from ldpsql.channels import RepeatedHash
 from ldpsql.engine.arguments import Takes, structs_with
+from ldpsql.engine.connections import CONNECTIONS, guard_number
 from ldpsql.engine.functions import GUARD_MARK
 from ldpsql.engine.identity import Identity, identity_of_statement
-from ldpsql.engine.interrupting import CONNECTIONS, guard_number
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter, LedgerMissing, NotReleased, UnchargedReports
 from ldpsql.ledger import Ledger
 from ldpsql.ledger.people import all_among

@@ -22,9 +22,9 @@ from ldpsql.bulk.fingerprints import add_comment
 from ldpsql.bulk.sinks import written_tokens
 from ldpsql.bulk.sources import sql_of
 from ldpsql.domains.columns import plain
+from ldpsql.engine.connections import interruptible, transaction
 from ldpsql.engine.groups import one_thread
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_statement
-from ldpsql.engine.interrupting import interruptible, transaction
 from ldpsql.errors import DataError, DestinationExists, InvalidParameter, NoReports, NotReports
 from ldpsql.errors.boundary import of_sql
 from ldpsql.estimates.estimate import check_possible

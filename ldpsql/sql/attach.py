@@ -15,9 +15,9 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from ldpsql import settings
+from ldpsql.engine.connections import CONNECTIONS, duckdb_of, guard_number, new_catalog
 from ldpsql.engine.door import open_door
 from ldpsql.engine.functions import ALLOWED_MACRO, CATALOG_NUMBER, GUARD_MACRO, GUARD_MARK, HISTOGRAM_MACRO, MARK
-from ldpsql.engine.interrupting import CONNECTIONS, duckdb_of, guard_number, new_catalog
 from ldpsql.errors import ConnectionRefused, InvalidParameter, PrivacyLeakWarning
 from ldpsql.names import ALLOWED
 from ldpsql.quoting import quoted

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from ldpsql.engine.interrupting import when_free
+from ldpsql.engine.connections import when_free
 from ldpsql.errors import ConnectionRefused, PrivacyLeakWarning
 from ldpsql.sql.drawing import UNKNOWN, DrawingFunctions, Draws
 

@@ -1,4 +1,4 @@
-"""DuckDB's own connection behind wrappers, and interrupts: they stop its statement, and the solves inside its aggregates."""
+"""DuckDB's connections: the own one behind wrappers, those with functions by number, and how Ctrl-C stops what they run."""
 
 from __future__ import annotations
 
