@@ -72,7 +72,7 @@ def figures(quick: bool) -> list[Figure]:
 
 def check() -> Iterator[Figure]:
     """Yield the same figures of fewer draws."""
-    yield from figures(quick=True)
+    yield from (figure for figure in figures(quick=True) if figure.unit == "x")  # times depend on the machine
 
 
 def _ratio(draw: Callable[[], object]) -> float:
