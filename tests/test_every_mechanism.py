@@ -317,7 +317,7 @@ IN_TURN = [
 def test_every_verb_works_or_says_what_does(
     name: str, verb: str, case: Callable[[str], Case], attached: DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("options", "lint", "plan"):  # attaching takes longer than all else
+    for module in ("options", "sql", "plan"):  # attaching takes longer than all else
         monkeypatch.setattr(f"ldpsql.cli.{module}.opened", lambda _: nullcontext(attached))
     of, typed = case(name), ""
     try:

@@ -243,7 +243,7 @@ function mirrored({ order, differences, last }) {
 }
 
 //: planar_decay
-// Weights by squared distance that fall exponentially, as ldpsql/channels/planar.py defines them: whole numbers only.
+// Weights by squared distance that fall exponentially, as ldpsql/channels/noise.py defines them: whole numbers only.
 function falling(step, peak) {
   const powers = Array.from({ length: 5 }, (_, place) => {
     let base = 1n << 128n, term = base, power = base;
