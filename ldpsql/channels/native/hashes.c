@@ -1,4 +1,4 @@
-// The sets of hashed reports as bits: the same numbers as `hashed` in ../splitmix.py, value by value.
+// The sets of hashed reports as bits: the same numbers as `hashed` in ../hashed.py, value by value.
 #include "kernels.h"
 
 enum { VERSION = 13, REPORTS = 256 };  // so many reports at a time stay in the cache of the core

@@ -36,7 +36,7 @@ void erase(void *memory, size_t octets);
 
 static inline size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-// Constant, xor, multiply: the finaliser of SplitMix64, as `splitmix` in ../splitmix.py.
+// Constant, xor, multiply: the finaliser of SplitMix64, as `splitmix` in ../hashed.py.
 static inline uint64_t splitmix(uint64_t z) {
 	z += 0x9E3779B97F4A7C15u;
 	z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
