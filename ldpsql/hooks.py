@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pluggy
 
-API_VERSION = 1  # of ldpsql.mechanisms, ldpsql.estimators and ldpsql.functions; CONTRIBUTING.md says when it rises
+API_VERSION = 1  # of the four modules that plugins import from; CONTRIBUTING.md says when it rises
 
 hookspec = pluggy.HookspecMarker("ldpsql")
 hookimpl = pluggy.HookimplMarker("ldpsql")

@@ -24,8 +24,9 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Key, Ledger, Mechanism, Policy, certify, document, errors
-from ldpsql.functions import Macros, Spec, registry
+from ldpsql.functions import Macros, registry
 from ldpsql.mechanisms import ApproximateLdp, MetricLdp, PureLdp
+from ldpsql.mechanisms.spec import Spec
 from ldpsql.registry.hookspecs import imported
 from ldpsql.settings import sections
 from ldpsql.testing import check_mechanism

@@ -22,8 +22,7 @@ from duckdb import DuckDBPyConnection
 import ldpsql
 from ldpsql import Counts, merge, partial_counts, partial_supports
 from ldpsql.errors import BadCounts, ImpossibleReport, InvalidParameter, NoReports, UnknownName
-from ldpsql.functions import SHARES
-from ldpsql.questions import GroupedCounts
+from ldpsql.questions import SHARES, GroupedCounts
 
 CITIES = ["Lima", "Oslo", "Rome", "Kyiv"]
 MECHANISMS = {

@@ -11,8 +11,8 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from ldpsql.errors import InvalidParameter
-from ldpsql.functions import Line, distances
-from ldpsql.mechanisms import Distances, Grid
+from ldpsql.mechanisms import Distances, Grid, Line
+from ldpsql.questions import distances
 from tests import seeds
 
 RNG = seeds.generator(__name__)  # data for the tests; no claim depends on a seed

@@ -14,7 +14,8 @@ import ldpsql
 from ldpsql import Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, Status
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
 from ldpsql.estimators import Floats
-from ldpsql.functions import aligned, registry
+from ldpsql.functions import registry
+from ldpsql.inference.counting import aligned
 from ldpsql.questions import GroupedCounts
 from ldpsql.testing import DenseOperator, check_estimator, estimate_counts, operator_of
 from tests import seeds

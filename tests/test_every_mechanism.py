@@ -20,8 +20,9 @@ from typer.testing import CliRunner
 import ldpsql
 from ldpsql import Mechanism, certify
 from ldpsql.cli.failures import failure
-from ldpsql.functions import CertifiedMechanism, registry, text_literal
+from ldpsql.functions import registry, text_literal
 from ldpsql.ledger import Ledger, Policy
+from ldpsql.mechanisms import CertifiedMechanism
 from ldpsql.mechanisms.base import CertifiedPairs, CertifiedStrings
 from ldpsql.testing import examples
 from tests.commands import app

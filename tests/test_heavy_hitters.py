@@ -29,8 +29,8 @@ from ldpsql.errors import (
     OutsideDomain,
     WrongType,
 )
-from ldpsql.functions import audit, registry
-from ldpsql.mechanisms import TOTAL, UTF8, Prefixes, PureLdp, Strings, exp_below
+from ldpsql.functions import registry
+from ldpsql.mechanisms import TOTAL, UTF8, Prefixes, PureLdp, Strings, audit, exp_below
 from ldpsql.strings import Transform, by_level, supporters
 from ldpsql.testing import certificate, check_mechanism
 from tests import seeds

@@ -37,9 +37,19 @@ from ldpsql import (
 from ldpsql.channels import Weights, Witness
 from ldpsql.channels.dense import AliasTables
 from ldpsql.errors import InternalError, InvalidParameter, LdpError, NotPrivate, PluginError
-from ldpsql.functions import CertifiedMechanism, Line, Macros, Registry, Scalar, registry
+from ldpsql.functions import Macros, Registry, Scalar, registry
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanisms import TOTAL, ApproximateLdp, EpsilonField, MetricLdp, PrivateHash, PureLdp, SignedBits
+from ldpsql.mechanisms import (
+    TOTAL,
+    ApproximateLdp,
+    CertifiedMechanism,
+    EpsilonField,
+    Line,
+    MetricLdp,
+    PrivateHash,
+    PureLdp,
+    SignedBits,
+)
 from ldpsql.mechanisms import certified as copies
 from ldpsql.privacy.claims import Claim, Distances
 from ldpsql.registry import hookspecs

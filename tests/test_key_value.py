@@ -33,12 +33,12 @@ from ldpsql.errors import (
     WrongType,
 )
 from ldpsql.estimators import Floats
-from ldpsql.functions import Mixed, Perturbed, Repeated, registry
+from ldpsql.functions import registry
 from ldpsql.inference.operators import observed, packed
 from ldpsql.mechanisms import TOTAL, BinBits, KeepOrWindow, SignedBits
 from ldpsql.mechanisms.audit import empirical
 from ldpsql.pairs import ROW, estimate_key_value, lost_if_geometric
-from ldpsql.questions import check_ordered
+from ldpsql.questions import Mixed, Perturbed, Repeated, check_ordered
 from ldpsql.testing import certificate, operator_of
 from tests import seeds
 from tests.commands import printed, rows

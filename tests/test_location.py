@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import ldpsql
 from ldpsql import LdpError
-from ldpsql.functions import Region
+from ldpsql.mechanisms import Region
 from tests.properties import patient
 
 BAY = Region(west="-122.5153", south="37.6919", east="-122.3499", north="37.8108", columns=24, rows=16)

@@ -17,8 +17,9 @@ from scipy import stats
 import ldpsql
 from ldpsql import KeepOrSpread, Key, certify
 from ldpsql.errors import InvalidParameter
-from ldpsql.functions import id_bytes, registry
+from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
+from ldpsql.ledger.people import id_bytes
 from ldpsql.mechanisms import TOTAL, RepeatedHash, exp_below
 from ldpsql.mechanisms.base import CertifiedValues
 from tests import seeds

@@ -23,9 +23,11 @@ from ldpsql import Certificate, DenseChannel, Epsilon, Estimate, Likelihood, Sta
 from ldpsql.channels import PlanarNoise
 from ldpsql.channels.noise import PlanarDecay
 from ldpsql.errors import InvalidParameter, NotApplicable, NotPrivate
-from ldpsql.functions import Region, distances, estimator_of_shares, registry
+from ldpsql.estimates.estimate import estimator_of_shares
+from ldpsql.functions import registry
 from ldpsql.inference.operators import PlaneOperator
-from ldpsql.mechanisms import TOTAL, Grid, MetricLdp, certify, certify_values, clamped_plane, reduced
+from ldpsql.mechanisms import TOTAL, Grid, MetricLdp, Region, certify, certify_values, clamped_plane, reduced
+from ldpsql.questions import distances
 from ldpsql.testing import DenseOperator, certificate, estimate_counts, operator_of
 from tests.commands import printed, run
 from tests.seeds import generator

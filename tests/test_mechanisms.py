@@ -14,13 +14,14 @@ import pytest
 from ldpsql import Channel, DenseChannel, Epsilon, Mechanism, NotPrivate, certify
 from ldpsql.channels import TableChannel
 from ldpsql.errors import InvalidParameter
-from ldpsql.functions import Line, registry
+from ldpsql.functions import registry
 from ldpsql.mechanisms import (
     TOTAL,
     ApproximateLdp,
     Convolution,
     Grid,
     IndependentBits,
+    Line,
     MetricLdp,
     PureLdp,
     coarse_above,

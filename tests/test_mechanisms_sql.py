@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import ldpsql
 from ldpsql import KeepOrSpread, LdpError, certify
-from ldpsql.functions import audit, registry
+from ldpsql.functions import registry
+from ldpsql.mechanisms import audit
 from ldpsql.testing import operator_of
 from tests.laws.subjects import ESTIMATES_ONLY
 from tests.properties import patient

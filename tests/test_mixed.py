@@ -16,9 +16,10 @@ from scipy.stats import chi2
 
 import ldpsql
 from ldpsql import Domain, Likelihood, certify
-from ldpsql.functions import Mixed, Perturbed, Repeated, estimated, registry
+from ldpsql.estimates.estimate import estimated
+from ldpsql.functions import registry
 from ldpsql.inference.operators import ProductOperator
-from ldpsql.questions import Estimates, GroupedCounts, Mean
+from ldpsql.questions import Estimates, GroupedCounts, Mean, Mixed, Perturbed, Repeated
 from ldpsql.testing import DenseOperator, operator_of
 from tests import seeds
 

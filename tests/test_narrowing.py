@@ -11,7 +11,8 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
-from ldpsql.functions import SomeColumns, registry, text_literal
+from ldpsql.functions import registry, text_literal
+from ldpsql.inference.counting import SomeColumns
 from ldpsql.questions import GroupedCounts
 from ldpsql.testing import operator_of
 from tests import commands

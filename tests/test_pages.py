@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 import ldpsql
 from ldpsql.errors import InvalidParameter, NoReports
-from ldpsql.functions import Region, registry
+from ldpsql.functions import registry
+from ldpsql.mechanisms import Region
 from ldpsql.pages import page as pages
 from ldpsql.pages.charts import Axis, shares
 from ldpsql.pages.document import interval, tag

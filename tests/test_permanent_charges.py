@@ -32,9 +32,10 @@ from ldpsql.errors import (
     UnchargedReports,
     UnknownName,
 )
-from ldpsql.functions import id_bytes, text_literal
+from ldpsql.functions import text_literal
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.guard import warn_once
+from ldpsql.ledger.people import id_bytes
 from ldpsql.ledger.permanent import Reported, charge_columns_once
 from ldpsql.mechanisms import TOTAL, CategoricalMechanism, HashReports, PureLdp, RepeatedHash
 from tests.spending import report_forever

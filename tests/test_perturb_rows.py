@@ -18,7 +18,8 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql.bulk import orders as drawing
-from ldpsql.functions import random_arrangement, random_order, random_parts, text_literal
+from ldpsql.bulk.orders import random_arrangement, random_order, random_parts
+from ldpsql.functions import text_literal
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.testing import plausible
 from tests import seeds

@@ -23,9 +23,9 @@ import ldpsql
 from ldpsql import LdpError, Mechanism, certify, privic
 from ldpsql.channels import TableChannel
 from ldpsql.errors import BudgetExceeded, DestinationExists, InvalidParameter
-from ldpsql.functions import distances
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import Grid
+from ldpsql.questions import distances
 from tests import commands
 
 TRUTH = np.array([0.4, 0.3, 0.1, 0.1, 0.05, 0.05])

@@ -18,8 +18,8 @@ import ldpsql
 from ldpsql import Epsilon, Estimate, KeepOrSpread, Mechanism, certify
 from ldpsql.errors import InvalidDomain, InvalidParameter, OutsideDomain
 from ldpsql.estimates.spans import Rectangle
-from ldpsql.functions import Region, registry
-from ldpsql.mechanisms import Levels, PureLdp
+from ldpsql.functions import registry
+from ldpsql.mechanisms import Levels, PureLdp, Region
 from ldpsql.mechanisms.trees import counts_of_levels, rectangle_error, scatter
 from ldpsql.questions import Estimates, RectangleShares
 from ldpsql.testing import estimate_counts, operator_of

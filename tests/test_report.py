@@ -16,7 +16,7 @@ import pytest
 
 import ldpsql
 from ldpsql.errors import InvalidParameter, NoReports
-from ldpsql.functions import Region
+from ldpsql.mechanisms import Region
 from ldpsql.pages import page as pages
 from ldpsql.pages.figures import image_address
 from ldpsql.pages.report import trace

@@ -17,7 +17,9 @@ from tests import internals
 ROOT = Path(__file__).parents[1]
 NAMESPACES = {"ldpsql.mechanisms", "ldpsql.estimators", "ldpsql.questions", "ldpsql.functions"}
 OUTER = {"ldpsql.pairs", "ldpsql.strings", "ldpsql.privic"}  # rooms whose plugins leave with them, see test_outer_rooms.py
-PLUGINS = sorted(file for folder in ("plugins", "udfs") for file in (ROOT / folder).rglob("*.py"))
+PLUGINS = sorted((ROOT / "plugins").rglob("*.py"))
+FUNCTIONS = sorted((ROOT / "udfs").rglob("*.py"))
+ABOVE = {"cli", "dbt", "pages", "plugins", "polars", "spark", "testing", "udfs"}  # what no function of SQL is made of
 
 
 def imports(file: Path) -> set[str]:
@@ -30,6 +32,31 @@ def test_built_in_plugins_import_only_the_public_namespaces() -> None:
     for file in PLUGINS:
         ours = {module for module in imports(file) if module.split(".")[0] in ("ldpsql", "plugins", "udfs")}
         assert ours <= NAMESPACES | OUTER, (file, ours - NAMESPACES)
+
+
+@pytest.mark.parametrize("file", FUNCTIONS, ids=lambda file: file.stem)
+def test_built_in_functions_import_what_is_public_from_there_and_the_rest_from_rooms_below(file: Path) -> None:
+    """SQL is an outermost room, as the command line is; the functions of PRIVIC leave together with its room."""
+    public = [vars(importlib.import_module(module)) for module in NAMESPACES]
+    for module in (module for module in imports(file) - NAMESPACES if module.split(".")[0] in ("ldpsql", "plugins", "udfs")):
+        package, _, room = module.partition(".")
+        assert package == "ldpsql", module
+        assert room.partition(".")[0] not in ABOVE | {""}, module
+    nodes = [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
+    for module, imported in ((node.module or "", [alias.name for alias in node.names]) for node in nodes):
+        if module.startswith("ldpsql.") and module not in NAMESPACES:
+            own = {name: getattr(importlib.import_module(module), name) for name in imported}
+            assert not [name for name in imported if name.startswith("_")], module
+            assert not [name for name in imported if any(one.get(name) is own[name] for one in public)], module
+
+
+def test_what_a_function_of_sql_needs_is_at_most_forty_names_each_explained_in_the_guide() -> None:
+    offered = importlib.import_module("ldpsql.functions").__all__
+    guide = (ROOT / "docs" / "guides" / "plugins.md").read_text(encoding="utf-8")
+    section = guide.split("## Write a SQL function")[1].split("\n## ")[0]
+    explained = {name for line in section.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)}
+    assert len(offered) <= 40
+    assert explained == set(offered)
 
 
 def test_the_example_plugin_imports_all_public_namespaces_and_nothing_else_of_ldpsql() -> None:

@@ -35,9 +35,10 @@ from ldpsql.errors import (
     UnknownName,
     WrongType,
 )
-from ldpsql.functions import audit, fingerprint, plan_tables, registry, text_literal
+from ldpsql.estimates.planning import plan_tables
+from ldpsql.functions import fingerprint, registry, text_literal
 from ldpsql.ledger import Ledger, Policy
-from ldpsql.mechanisms import TOTAL, Product, exp_below
+from ldpsql.mechanisms import TOTAL, Product, audit, exp_below
 from ldpsql.polars import LdpExpr, LdpFrame
 from ldpsql.testing import check_mechanism
 from tests import seeds

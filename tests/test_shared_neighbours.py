@@ -10,10 +10,11 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 import ldpsql
+from ldpsql.engine.groups import in_order
 from ldpsql.errors import OutOfTime
 from ldpsql.estimators import Estimator, Floats, Likelihood, sharing
 from ldpsql.estimators.sharing.prior import runs_of
-from ldpsql.functions import in_order, registry
+from ldpsql.functions import registry
 from ldpsql.testing import operator_of
 from tests.seeds import generator
 

@@ -21,11 +21,10 @@ from duckdb import DuckDBPyConnection
 from scipy.stats import chi2
 
 from ldpsql import perturb_copy, perturb_table
-from ldpsql.bulk.orders import Scattered, cells_of, permutation, rows_of, scatter
+from ldpsql.bulk.orders import Scattered, cells_of, permutation, random_arrangement, rows_of, scatter
 from ldpsql.bulk.sinks import Form
 from ldpsql.channels import Weights
 from ldpsql.errors import InvalidParameter, SourceRefused
-from ldpsql.functions import random_arrangement
 from tests import seeds
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo'])"

@@ -11,8 +11,9 @@ import ldpsql
 from ldpsql import Likelihood
 from ldpsql.errors import InvalidDomain, InvalidParameter, NotApplicable
 from ldpsql.estimates.simulated import simulations
-from ldpsql.functions import metric_named, registry
+from ldpsql.functions import registry
 from ldpsql.inference.operators import KeepOrSpreadOperator
+from ldpsql.questions import metric_named
 
 COIN = KeepOrSpreadOperator(4, 0.4, 0.2)
 COUNTS = np.array([[400.0, 200.0, 210.0, 190.0]])

@@ -19,9 +19,8 @@ from ldpsql import Channel, DenseChannel, Epsilon, InvalidParameter, KeepOrSprea
 from ldpsql.channels.base import bits_of, words_of
 from ldpsql.channels.bits import coins
 from ldpsql.channels.hashed import Field, hashed, splitmix
-from ldpsql.domains.columns import _hashes, taken
+from ldpsql.domains.columns import _hashes, distinct, taken
 from ldpsql.errors import ImpossibleReport
-from ldpsql.functions import distinct
 from ldpsql.mechanisms import (
     TOTAL,
     BinBits,

@@ -17,7 +17,7 @@ import ldpsql
 from ldpsql import synthesize
 from ldpsql.channels.randomness import Words
 from ldpsql.errors import InvalidParameter
-from ldpsql.functions import drawn_cells
+from ldpsql.estimates.simulated import drawn_cells
 from tests.commands import app
 
 SHARES = """

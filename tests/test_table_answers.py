@@ -16,8 +16,9 @@ from ldpsql.errors import InvalidDomain, InvalidParameter, WrongType
 from ldpsql.estimates.conditions import condition, python_scalar
 from ldpsql.estimates.estimate import Answer
 from ldpsql.estimates.functionals import Pair, Two, differences_within, fieller, statistic
+from ldpsql.estimates.tables import difference
 from ldpsql.estimators import Floats
-from ldpsql.functions import difference, registry
+from ldpsql.functions import registry
 from ldpsql.questions import Columns, Estimates, Mean, Share, TableCells
 from ldpsql.testing import estimate_counts, operator_of
 from tests.seeds import generator

@@ -9,7 +9,8 @@ import numpy as np
 from duckdb import DuckDBPyConnection
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ldpsql.functions import mechanism_number, one_thread
+from ldpsql.functions import one_thread
+from ldpsql.registry.handles import mechanism_number
 
 
 def threads() -> set[int]:

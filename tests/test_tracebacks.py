@@ -22,7 +22,8 @@ import ldpsql
 from ldpsql import Counts, Domain, Key, Ledger, Policy
 from ldpsql.domains.composite import PairSets
 from ldpsql.errors import boundary
-from ldpsql.functions import CertifiedMechanism, registry
+from ldpsql.functions import registry
+from ldpsql.mechanisms import CertifiedMechanism
 from ldpsql.mechanisms.base import CertifiedPairs
 from tests.commands import main
 

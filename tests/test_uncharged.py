@@ -25,9 +25,9 @@ from ldpsql.errors import (
     UnknownName,
     WrongType,
 )
-from ldpsql.functions import CertifiedMechanism
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.ledger.guard import first_draw, warn_once
+from ldpsql.mechanisms import CertifiedMechanism
 
 CITY = "krr(epsilon=1, domain=['Lima', 'Oslo'])"
 COLUMNS = {"city": CITY}

@@ -12,29 +12,28 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ldpsql.engine.forms import drawn_kind, kind_in_type
+from ldpsql.engine.sql_struct import as_struct
+from ldpsql.errors import InvalidSpec
 from ldpsql.functions import (
     SOURCES,
     Column,
     Handles,
-    InvalidSpec,
     Macros,
     Scalar,
     Texts,
-    as_struct,
     by_row,
-    drawn_kind,
     guarded,
     hookimpl,
-    kind_in_type,
     names_withheld,
-    pattern_of,
     plain,
     python_value,
     read_mechanism,
     struct_scalars,
-    values_type_of,
 )
 from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, certify
+from ldpsql.places import pattern_of
+from ldpsql.registry.agreement import values_type_of
 
 _COLUMN = re.compile(
     r"U?(?:TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|BOOLEAN|BLOB|UUID|INTERVAL|DATE|TIME.*|DECIMAL\(.*|.*\]"

@@ -10,33 +10,35 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
+from ldpsql.engine.arguments import Takes, lists_of, structs_with
+from ldpsql.errors import NotReleased
 from ldpsql.functions import (
-    GIVE_LEDGER,
     MECHANISMS,
     Column,
     Doubles,
-    Finding,
     Handles,
     Macros,
-    NotReleased,
-    Object,
     Scalar,
-    Shuffled,
-    Takes,
     Wholes,
-    audit,
     by_row,
-    guard_at,
     guarded,
     hookimpl,
-    lint_objects,
-    lists_of,
-    recorded_tables,
-    shuffled,
     struct_type,
-    structs_with,
 )
-from ldpsql.mechanisms import Information, InvalidParameter, Mechanism, RepeatedError, certify, information_of, repeated_error
+from ldpsql.ledger.guard import GIVE_LEDGER, guard_at
+from ldpsql.mechanisms import (
+    Information,
+    InvalidParameter,
+    Mechanism,
+    RepeatedError,
+    audit,
+    certify,
+    information_of,
+    repeated_error,
+)
+from ldpsql.mechanisms.audit import Shuffled, shuffled
+from ldpsql.sql.lint import Finding, Object, lint_objects
+from ldpsql.sql.recorded import of_rows as recorded_tables
 
 _CELLS = pa.list_(pa.struct({"value": pa.int32(), "report": pa.string(), "exact": pa.string(), "probability": pa.float64()}))
 _CELL = "STRUCT(value INTEGER, report VARCHAR, exact VARCHAR, probability DOUBLE)[]"

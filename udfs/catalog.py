@@ -9,18 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from ldpsql.bulk.frames import recommend
+from ldpsql.estimates.planning import PlannedTable, plan_tables
+from ldpsql.estimates.recommending import Candidate
 from ldpsql.functions import (
-    DECLARATIONS,
     MECHANISMS,
-    Candidate,
     Column,
     Doubles,
     Handles,
     Macros,
-    PlannedTable,
     Scalar,
     Settings,
-    Spec,
     TextLists,
     Texts,
     Wholes,
@@ -30,14 +29,14 @@ from ldpsql.functions import (
     guarded,
     hookimpl,
     names_withheld,
-    plan_tables,
     read_mechanism,
-    recommend,
     registry,
     struct_scalars,
     struct_type,
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism, NoClaim, certify
+from ldpsql.mechanisms.spec import Spec
+from ldpsql.registry.handles import DECLARATIONS
 
 _ENTRY = "STRUCT(name VARCHAR, signature VARCHAR, summary VARCHAR, plugin VARCHAR)[]"
 _DESCRIPTION = (

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ldpsql.domains.columns import family
+from ldpsql.engine.groups import answering, in_order, learnt_from, learnt_from_order, with_prior
+from ldpsql.estimates.simulated import drawn_cells, weights
 from ldpsql.estimators import Estimator, InvalidParameter, sharing
 from ldpsql.functions import (
-    ASKED,
     MECHANISMS,
     Column,
     Handles,
@@ -22,26 +24,18 @@ from ldpsql.functions import (
     Settings,
     Texts,
     Wholes,
-    answering,
     by_row,
-    distances,
-    drawn_cells,
-    family,
     guarded,
     hookimpl,
-    in_order,
-    learnt_from,
-    learnt_from_order,
     names_withheld,
     one_thread,
     plain,
     python_value,
     registry,
-    values_type_of,
-    weights,
-    with_prior,
 )
-from ldpsql.questions import NUMBERS, Estimates, Kind, Lines, Margin, Question, Source
+from ldpsql.questions import NUMBERS, Estimates, Kind, Lines, Margin, Question, Source, distances
+from ldpsql.registry.agreement import values_type_of
+from ldpsql.registry.handles import ASKED
 
 
 @by_row(Column, Column, Texts, Wholes, Settings, returns=pa.float64())

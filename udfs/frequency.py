@@ -9,45 +9,38 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
+from ldpsql.bulk.fingerprints import check_files, check_view, compare_comments
+from ldpsql.engine.arguments import Takes, structs_with
+from ldpsql.engine.forms import counted_by_form, listed_by, weighed_by
+from ldpsql.engine.identity import parts
+from ldpsql.engine.sql_struct import columns_of
+from ldpsql.errors import WrongType
+from ldpsql.estimates.conditions import values_of
 from ldpsql.functions import (
-    ASKED,
     MECHANISMS,
     Column,
     Handles,
     Lists,
     Macros,
-    Mixed,
     Scalar,
-    Takes,
     Texts,
     Wholes,
-    WrongType,
     by_row,
     check_counts,
-    check_files,
-    check_reports,
-    check_view,
-    columns_of,
-    compare_comments,
-    corrected,
-    counted_by_form,
     guarded,
     hookimpl,
-    listed_by,
-    named_place,
-    octets,
     one_thread,
-    parts,
-    people_of_rows,
     plain,
-    structs_with,
-    sums_sql,
-    values_of,
-    weighed,
-    weighed_by,
 )
+from ldpsql.inference.counting import check_reports
+from ldpsql.inference.counts import weighed
 from ldpsql.mechanisms import InvalidParameter, Mechanism
-from ldpsql.questions import GroupedCounts
+from ldpsql.outcomes import corrected
+from ldpsql.outcomes.moments import people as people_of_rows
+from ldpsql.outcomes.moments import sums_sql
+from ldpsql.questions import GroupedCounts, Mixed, named_place
+from ldpsql.registry.handles import ASKED
+from ldpsql.reports import octets
 
 _NAME = r'(?:(\w+)|"((?:[^"]|"")*)")'
 _COLUMN = re.compile(rf"{_NAME} := (?:{_NAME}\.)*{_NAME}(?:, |\)$)")

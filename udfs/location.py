@@ -7,23 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.functions import (
-    GRIDS,
-    Column,
-    Handles,
-    Macros,
-    Options,
-    Region,
-    Scalar,
-    Settings,
-    WrongType,
-    by_row,
-    guarded,
-    hookimpl,
-    plain,
-    sql_cells,
-)
-from ldpsql.mechanisms import InvalidParameter
+from ldpsql.engine.arguments import Options
+from ldpsql.errors import WrongType
+from ldpsql.functions import Column, Handles, Macros, Scalar, Settings, by_row, guarded, hookimpl, plain
+from ldpsql.mechanisms import InvalidParameter, Region, sql_cells
+from ldpsql.registry.handles import GRIDS
 
 
 @by_row(Options, returns=pa.int64())

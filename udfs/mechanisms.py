@@ -6,29 +6,13 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from ldpsql.functions import (
-    SOURCES,
-    Column,
-    Macros,
-    Registry,
-    Scalar,
-    Texts,
-    by_row,
-    changing,
-    check_epsilon,
-    check_listed,
-    check_written,
-    guarded,
-    hookimpl,
-    mechanism_number,
-    numbers,
-    plain,
-    read_parts,
-    read_source,
-    reports_type,
-    values_type,
-)
+from ldpsql.domains.written import check_epsilon, check_listed, check_written
+from ldpsql.engine.functions import changing
+from ldpsql.engine.sql_struct import reports_type, values_type
+from ldpsql.functions import SOURCES, Column, Macros, Registry, Scalar, Texts, by_row, guarded, hookimpl, plain
 from ldpsql.mechanisms import InvalidParameter
+from ldpsql.registry.agreement import read_source
+from ldpsql.registry.handles import mechanism_number, numbers, read_parts
 
 
 @guarded

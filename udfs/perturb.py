@@ -8,44 +8,18 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from ldpsql.functions import (
-    MECHANISMS,
-    SOURCES,
-    STATEMENTS,
-    CertifiedMechanism,
-    Column,
-    Handles,
-    InvalidSpec,
-    KeyUnusable,
-    Macros,
-    Mixed,
-    OutsideDomain,
-    Perturbed,
-    Scalar,
-    Statements,
-    Texts,
-    ToColumn,
-    Wholes,
-    changing,
-    drawing,
-    drawing_permanent,
-    drawn_by_form,
-    draws_handles,
-    guard_at,
-    guarded,
-    hookimpl,
-    id_bytes,
-    learn,
-    naming_column,
-    numbers,
-    plain,
-    read_levels,
-    same_in_all_rows,
-    scalars_by_form,
-    statement_of,
-    type_of,
-)
-from ldpsql.mechanisms import Domain, InvalidParameter, NotPrivate, certify
+from ldpsql.engine.arguments import same_in_all_rows
+from ldpsql.engine.forms import ToColumn, drawn_by_form, scalars_by_form
+from ldpsql.engine.functions import STATEMENTS, changing
+from ldpsql.engine.in_c import learn
+from ldpsql.errors import InvalidSpec, KeyUnusable, OutsideDomain
+from ldpsql.functions import MECHANISMS, SOURCES, Column, Handles, Macros, Scalar, Texts, Wholes, guarded, hookimpl, plain
+from ldpsql.ledger.guard import Statements, drawing, drawing_permanent, draws_handles, guard_at, naming_column, statement_of
+from ldpsql.ledger.people import id_bytes
+from ldpsql.mechanisms import CertifiedMechanism, Domain, InvalidParameter, NotPrivate, certify
+from ldpsql.questions import Mixed, Perturbed
+from ldpsql.registry.handles import numbers, read_levels
+from ldpsql.reports import type_of
 
 
 def drawing_reports(to_column: ToColumn, kind: pa.DataType) -> Callable[..., pa.Array]:

@@ -16,6 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ldpsql.bulk.orders import random_arrangement, random_order, random_parts
+from ldpsql.bulk.sources import check_columns
+from ldpsql.engine.forms import ToColumn, kind_in_type, kind_of_reports, scalar_of_kind, scalars_by_form
+from ldpsql.engine.functions import qualified
+from ldpsql.engine.groups import at_once
+from ldpsql.engine.sql_struct import struct_sql
+from ldpsql.errors import of_column
 from ldpsql.functions import (
     MECHANISMS,
     Booleans,
@@ -27,35 +34,20 @@ from ldpsql.functions import (
     Settings,
     TextLists,
     Texts,
-    ToColumn,
     WholeLists,
     Wholes,
-    at_once,
     by_row,
-    check_columns,
-    drawing,
-    fields_of,
     guarded,
     hookimpl,
-    is_mechanism,
-    kind_in_type,
-    kind_of_reports,
-    mechanism_number,
-    naming_column,
-    of_column,
     plain,
-    qualified,
     quoted,
-    random_arrangement,
-    random_order,
-    random_parts,
-    record_name,
-    scalar_of_kind,
-    scalars_by_form,
-    struct_sql,
     text_literal,
 )
+from ldpsql.ledger.guard import drawing, naming_column
 from ldpsql.mechanisms import Cost, InvalidParameter, Mechanism, certify
+from ldpsql.quoting import fields_of
+from ldpsql.registry.documents import record_name
+from ldpsql.registry.handles import is_mechanism, mechanism_number
 
 _STRUCT = "write FROM ldp.perturb_rows(people, {city: ldp.krr(...), age: ldp.square_wave(...)})"
 _ONE_COLUMN = "that of a whole row needs a view in which the row is one column: SELECT {city: city, age: age} AS person"

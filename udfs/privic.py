@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ldpsql.engine.functions import struct_fields
 from ldpsql.estimators import Floats
 from ldpsql.functions import (
     MECHANISMS,
-    AnalyticAudit,
     Column,
     Macros,
     Scalar,
@@ -18,17 +18,17 @@ from ldpsql.functions import (
     Texts,
     WholeLists,
     Wholes,
-    aligned,
     by_row,
     check_counts,
     guarded,
     hookimpl,
     one_thread,
     plain,
-    struct_fields,
     struct_type,
 )
+from ldpsql.inference.counting import aligned
 from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, certify
+from ldpsql.mechanisms.audit import AnalyticAudit
 from ldpsql.privic import Summary, full_prior, step
 from ldpsql.questions import GroupedCounts
 

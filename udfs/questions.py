@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ldpsql.engine.forms import EVERYBODY, aggregate
+from ldpsql.engine.groups import answering, as_structs, sql_type
+from ldpsql.estimates.estimate import check_size, estimated
+from ldpsql.estimates.tables import difference
 from ldpsql.estimators import Estimator, InvalidParameter
 from ldpsql.functions import (
-    ASKED,
-    EVERYBODY,
-    SHARES,
     Column,
     Handles,
     Macros,
@@ -23,32 +24,21 @@ from ldpsql.functions import (
     Settings,
     TextLists,
     Texts,
-    aggregate,
-    answering,
-    as_structs,
     by_row,
-    check_size,
     counts_of,
-    difference,
-    estimated,
-    fields_of,
     guarded,
     hookimpl,
     names_withheld,
-    numbers,
     one_thread,
     plain,
     python_value,
-    read_source,
-    records_in,
-    refuse_groups,
     registry,
     sql_literal,
-    sql_type,
-    values_type_of,
-    without_inversion,
 )
-from ldpsql.questions import TESTED, Asked, Estimates, Fields, Kind, Lines, Mean, Question, Variance
+from ldpsql.questions import SHARES, TESTED, Asked, Estimates, Fields, Kind, Lines, Mean, Question, Variance
+from ldpsql.quoting import fields_of
+from ldpsql.registry.agreement import read_source, records_in, refuse_groups, values_type_of
+from ldpsql.registry.handles import ASKED, numbers, without_inversion
 
 _ASKED = "nsreoa"  # the fields of what is asked: name, source, record, estimator, its options, arguments
 

@@ -10,50 +10,41 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from ldpsql.bulk.fingerprints import columns_at, records_at
+from ldpsql.domains.columns import with_nulls
+from ldpsql.engine.arguments import same_in_all_rows
+from ldpsql.engine.forms import ToColumn, drawn_by_form, scalars_by_form, type_of_reports
+from ldpsql.engine.functions import struct_text
+from ldpsql.engine.identity import parts
+from ldpsql.engine.sql_struct import struct_sql
+from ldpsql.errors import InvalidSpec, MechanismUnrecorded
+from ldpsql.estimates.rappor_files import collection_shares
 from ldpsql.functions import (
     MECHANISMS,
     SOURCES,
     Column,
     Handles,
-    InvalidSpec,
     Macros,
-    MechanismUnrecorded,
     Scalar,
     Settings,
     TextLists,
     Texts,
-    ToColumn,
     Wholes,
     by_row,
-    check_typed,
-    collection_shares,
-    columns_at,
-    drawn_by_form,
     guarded,
     hookimpl,
     names_withheld,
-    parts,
     plain,
     python_value,
     quoted,
-    read_foreign,
-    record_name,
-    recorded,
-    recorded_in_type,
-    records_at,
-    records_in,
-    refuse_groups,
-    same_in_all_rows,
-    scalars_by_form,
     sql_literal,
     struct_scalars,
-    struct_sql,
-    struct_text,
     text_literal,
-    type_of_reports,
-    with_nulls,
 )
 from ldpsql.mechanisms import InvalidParameter, Mechanism
+from ldpsql.mechanisms.foreign import read_foreign
+from ldpsql.registry.agreement import check_typed, recorded, recorded_in_type, records_in, refuse_groups
+from ldpsql.registry.documents import record_name
 
 Options: TypeAlias = dict[str, str]  # as SQL
 Columns: TypeAlias = str | dict[str, str]  # the name of one, or those of a struct

@@ -47,6 +47,7 @@ from ldpsql.domains.sql_types import after
 from ldpsql.domains.unlisted import MAX_VALUES, UTF8, Strings, Whole, cells, sql_cells
 from ldpsql.errors import InvalidParameter, NotPrivate
 from ldpsql.hooks import API_VERSION, hookimpl
+from ldpsql.mechanisms import audit
 from ldpsql.mechanisms.audit import (
     Information,
     RepeatedError,
@@ -54,7 +55,7 @@ from ldpsql.mechanisms.audit import (
     mutual_information,
     repeated_error,
 )
-from ldpsql.mechanisms.base import CategoricalMechanism, Mechanism, certify, certify_values
+from ldpsql.mechanisms.base import CategoricalMechanism, CertifiedMechanism, Mechanism, certify, certify_values
 from ldpsql.mechanisms.families import (
     CellMechanism,
     GridMechanism,
@@ -78,10 +79,11 @@ from ldpsql.mechanisms.families import (
     window,
 )
 from ldpsql.mechanisms.interior import check_values, least_information, least_loss
+from ldpsql.mechanisms.region import Region
 from ldpsql.mechanisms.spec import EpsilonField, NumberField, Parts, ShareField, WholeField
 from ldpsql.mechanisms.trees import best_tree, node_reports, tree_channel
 from ldpsql.privacy.certificate import Certificate
-from ldpsql.privacy.claims import ApproximateLdp, Distances, Epsilon, Grid, MetricLdp, NoClaim, PureLdp
+from ldpsql.privacy.claims import ApproximateLdp, Distances, Epsilon, Grid, Line, MetricLdp, NoClaim, PureLdp
 from ldpsql.reports import (
     BinReports,
     HashReports,
@@ -96,18 +98,18 @@ from ldpsql.reports import (
 
 __all__ = [
     "API_VERSION", "MARGIN", "MAX_VALUES", "MOST_VECTORS", "TOTAL", "UTF8", "ApproximateLdp", "BinBits", "BinReports",
-    "CategoricalMechanism", "CellMechanism", "Certificate", "Channel", "Convolution", "Cost", "DenseChannel", "Distances",
-    "Domain", "DomainField", "Epsilon", "EpsilonField", "Grid", "GridMechanism", "Hadamard", "HashReports",
-    "IndependentBits", "Information", "IntervalMechanism", "InvalidParameter", "JointMechanism", "KeepOrSpread", "KeepOrWindow",
-    "KeyLaw", "KeyValueMechanism", "Levels", "ListedHashReports", "Mechanism", "MetricLdp", "MetricMechanism", "NoClaim",
-    "NodeReports", "NotPrivate", "NumberField", "OrderedMechanism", "OrthogonalHash", "PairReports", "Parts",
-    "PlanarMechanism", "PointsField", "PrefixReports", "Prefixes", "PriorField", "PriorMechanism", "PrivateHash",
-    "Product", "PureLdp", "RangeMechanism", "RepeatedError", "RepeatedHash", "RowMechanism",
-    "SetReports", "ShareField", "SignMechanism", "SignReports", "SignedBits", "Strings", "Subsets", "SymbolReports",
-    "UndrawnChannel", "Whole", "WholeField", "Window", "after", "best_tree", "cells", "certify",
-    "certify_values", "check_values", "clamped_plane", "coarse_above",
-    "dimension", "exp_below", "floor_mixing", "from_doubles", "hash_symbols", "highest_log_ratios",
-    "hookimpl", "information_of", "is_prime", "least_information", "least_loss", "log_ratio", "mutual_information",
-    "node_reports", "over_one_denominator", "piece_readings", "pieces", "planar_channel", "prime_power", "reduced",
-    "repeated_error", "rounding_readings", "roundings", "shares_of", "signs_in_blocks", "sql_cells", "tree_channel", "window",
+    "CategoricalMechanism", "CellMechanism", "Certificate", "CertifiedMechanism", "Channel", "Convolution", "Cost",
+    "DenseChannel", "Distances", "Domain", "DomainField", "Epsilon", "EpsilonField", "Grid", "GridMechanism", "Hadamard",
+    "HashReports", "IndependentBits", "Information", "IntervalMechanism", "InvalidParameter", "JointMechanism",
+    "KeepOrSpread", "KeepOrWindow", "KeyLaw", "KeyValueMechanism", "Levels", "Line", "ListedHashReports", "Mechanism",
+    "MetricLdp", "MetricMechanism", "NoClaim", "NodeReports", "NotPrivate", "NumberField", "OrderedMechanism",
+    "OrthogonalHash", "PairReports", "Parts", "PlanarMechanism", "PointsField", "PrefixReports", "Prefixes", "PriorField",
+    "PriorMechanism", "PrivateHash", "Product", "PureLdp", "RangeMechanism", "Region", "RepeatedError", "RepeatedHash",
+    "RowMechanism", "SetReports", "ShareField", "SignMechanism", "SignReports", "SignedBits", "Strings", "Subsets",
+    "SymbolReports", "UndrawnChannel", "Whole", "WholeField", "Window", "after", "audit", "best_tree", "cells", "certify",
+    "certify_values", "check_values", "clamped_plane", "coarse_above", "dimension", "exp_below", "floor_mixing",
+    "from_doubles", "hash_symbols", "highest_log_ratios", "hookimpl", "information_of", "is_prime", "least_information",
+    "least_loss", "log_ratio", "mutual_information", "node_reports", "over_one_denominator", "piece_readings", "pieces",
+    "planar_channel", "prime_power", "reduced", "repeated_error", "rounding_readings", "roundings", "shares_of",
+    "signs_in_blocks", "sql_cells", "tree_channel", "window",
 ]  # fmt: skip

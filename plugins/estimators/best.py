@@ -24,8 +24,8 @@ from ldpsql.estimators import (
     unlike_equal,
     within_part,
 )
-from ldpsql.functions import OF_PLACES, MetricName, compare_simulated, metric_named, registry
-from ldpsql.questions import Simulation
+from ldpsql.functions import registry
+from ldpsql.questions import OF_PLACES, MetricName, Simulation, compare_simulated, metric_named
 
 SHRUNK = ("empirical_bayes(loss='both')",)
 STOPPED = ("ibu(stop='paper', tolerance=0.001)", "ibu(stop='held_out')")

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ldpsql.functions import check_single, likelihoods
 from ldpsql.mechanisms import KeyValueMechanism, Mechanism, certify
 from ldpsql.pairs import ROW, SetDiagnosis, estimate_densities, estimate_key_value
 from ldpsql.questions import (
@@ -22,8 +21,10 @@ from ldpsql.questions import (
     Lines,
     Question,
     Source,
+    check_single,
     fields_of,
     hookimpl,
+    likelihoods,
 )
 
 

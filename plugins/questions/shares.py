@@ -26,7 +26,7 @@ from ldpsql.questions import (
     Question,
     Share,
     Source,
-    distance,
+    distances,
     estimator_of_top,
     hookimpl,
     margin_of,
@@ -225,7 +225,7 @@ class DistanceToShares(Question):
     def measured(cls, functional: Away, estimates: Estimates) -> Lines:
         """Return the distance of every group."""
         source: Any = getattr(estimates.source, "mechanism", estimates.source)
-        away = [distance(functional.metric, theta, functional.shares, source) for theta in estimates.fit.theta]
+        away = [distances.distance(functional.metric, theta, functional.shares, source) for theta in estimates.fit.theta]
         return Lines.of_numbers({"distance": np.array(away)})
 
 
