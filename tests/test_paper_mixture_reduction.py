@@ -240,13 +240,65 @@ def test_pckv_pm_agrees_with_the_ratio_of_its_own_share_only(part: Any) -> None:
             assert list(verdicts(paper).values()) == [expected]
 
 
+def test_the_means_of_the_script_agree_with_the_two_that_the_text_names(part: Any) -> None:
+    means = part("means")
+    errors = {name: runs_around(published) for name, published in means.READ_OFF.items()} | {"SR": runs_around(0.1)}
+    assert [f.verdict for f in means.read_off(errors)] == ["agrees", "agrees"]
+    assert [f.verdict for f in means.read_off(errors | {"PM": runs_around(0.03)})] == ["differs", "agrees"]
+
+
+def test_the_window_of_the_script_agrees_with_its_own_start_only(part: Any) -> None:
+    scripts = part("scripts")
+    for factor, expected in ((1.0, "agrees"), (2.0, "differs")):
+        paper = part("reproduction").Reproduction("x", "y")
+        squared = {scripts.BY_SCRIPT: runs_around(factor), "values from -1 at first": runs_around(1.5)}
+        scripts.by_window(paper, "fig. 10", 1.0, squared)
+        assert list(verdicts(paper).values()) == [expected]
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.3])
+def test_the_window_of_the_script_keeps_epsilon_and_is_a_law(part: Any, epsilon: float) -> None:
+    """Half of a bin of numbers is wider than a bin of reports, so that some window fills one."""
+    law = part("pckv").window_law(epsilon, 256)
+    assert law.sum(axis=1) == pytest.approx(1)
+    assert law.max() / law.min() == pytest.approx(exp(epsilon), rel=1e-9)
+
+
+def test_em_of_the_scripts_is_ems_and_their_mixture_keeps_the_weight_of_a_window(part: Any) -> None:
+    """Half of the range is empty: the window there is merged, and the other half has the estimate of EM that smooths."""
+    methods, module, values = part("methods"), part("scripted"), np.full(20_000, 0.5)
+    reports, _ = methods.drawn("piecewise(2)", values, 128, 2)
+    law, even, tolerance = reports.operator.matrix(), np.full(128, 1 / 128), 1e-3 * exp(2)
+    ours = methods.fitted(reports, methods.stopped(methods.SMOOTHED, 2)["EMS"])
+    theirs = np.array([module.ems(law, counts, even, tolerance, 5000) for counts in reports.counts])
+    assert np.abs(ours - theirs).sum(axis=1).max() < 0.05
+    merged = module.scripted(reports, 2)
+    assert merged.sum(axis=1) == pytest.approx(1)
+    assert np.ptp(merged[:, :32], axis=1).max() < 1e-12  # equal shares
+    assert np.abs(merged - theirs).sum(axis=1).max() < 0.5
+
+
+@pytest.mark.parametrize(
+    ("theta", "taken", "start", "weight"),
+    [
+        ([0.1, 0.1, 0.5, 0.1, 0.1, 0.1, 0.0, 0.0], [], 5, 0.1),
+        ([0.1, 0.2, 0.4, 0.1, 0.1, 0.1, 0.0, 0.0], [5], 3, 0.2),
+        ([0.01, 0.0, 0.39, 0.2, 0.2, 0.2, 0.0, 0.0], [], 0, 0.01),  # about as light, and at the end
+    ],
+)
+def test_the_lightest_free_window_is_merged(part: Any, theta: list[float], taken: list[int], start: int, weight: float) -> None:
+    used = np.zeros(8)
+    used[taken] = 1
+    assert part("scripted").lightest(np.array(theta), used, 2, 0.03) == (start, pytest.approx(weight))
+
+
 VERDICTS = {  # of each module of the paper: what makes its verdicts; the tests above turn each of them
     "convergence": {"by_level", "by_steps", "by_time"},
     "densities": {"by_density"},
     "frequencies": {"judged", "frequent", "too_low", "less_biased", "by_inversion"},
     "key_value": {"by_key"},
-    "means": {"claims", "by_mixture"},
-    "scripts": {"by_output", "by_ratio", "by_mixture", "pairs"},
+    "means": {"claims", "by_mixture", "read_off"},
+    "scripts": {"by_output", "by_ratio", "by_mixture", "by_window", "pairs"},
 }
 _DECIDES = re.compile(r"\b(Finding\.checked|at_most|bounded|near|Verdict)\b\(?")
 
@@ -353,24 +405,24 @@ def test_figure_5_wants_each_of_four_errors_to_fall(part: Any) -> None:
     for mr, expected in ((0.85, "agrees"), (1.0, "differs")):
         rows = pl.DataFrame([
             {"data": "a", "method": name, "run": run, **dict.fromkeys((*densities.ERRORS, densities.SORTED), value)}
-            for name in (*densities.DENSITIES, densities.RAW)
-            for run, value in enumerate(runs_around(mr if name == "MR" else 1.0).tolist())
+            for name in (*densities.DENSITIES, densities.RAW, densities.BY_SCRIPT)
+            for run, value in enumerate(runs_around(mr if name in ("MR", densities.BY_SCRIPT) else 1.0).tolist())
         ])  # fmt: skip
         paper = part("reproduction").Reproduction("x", "y")
         densities.by_density(paper, "laplace", rows, rows, ["a"])
-        assert list(verdicts(paper).values()) == [expected] * 8
+        assert list(verdicts(paper).values()) == [expected] * 13
 
 
 def test_figure_5_does_not_tell_merging_from_an_em_that_stops_early(part: Any) -> None:
     densities = part("densities")
     rows = pl.DataFrame([
         {"data": "a", "method": name, "run": run, **dict.fromkeys((*densities.ERRORS, densities.SORTED), value)}
-        for name in (*densities.DENSITIES, densities.RAW)
+        for name in (*densities.DENSITIES, densities.RAW, densities.BY_SCRIPT)
         for run, value in enumerate(runs_around(1.2 if name == densities.LONG else 0.95).tolist())
     ])  # fmt: skip
     paper = part("reproduction").Reproduction("x", "y")
     densities.by_density(paper, "laplace", rows, rows, ["a"])
-    assert sorted(verdicts(paper).values()) == ["differs"] * 4 + ["does not tell"] * 4
+    assert sorted(verdicts(paper).values()) == ["differs"] * 9 + ["does not tell"] * 4
 
 
 def test_figure_6_and_table_2_turn_with_steps_and_times(part: Any) -> None:

@@ -88,7 +88,7 @@ def test_parts_whose_data_are_missing_say_so_and_are_left_out(
         paper = script(name).reproduce(full=False)
         assert all(finding.figure.startswith(("proposition 1", "corrected EM")) for finding in paper.findings)  # they need none
         skipped = {line for line in capsys.readouterr().out.splitlines() if "missing" in line}
-        assert skipped == {f"  {file} is missing: this part is skipped" for file in files}
+        assert skipped == {f"{paper.title}: {file} is missing: this part is skipped" for file in files}
         assert paper.write(tmp_path).stat().st_size > 1000
 
 

@@ -111,10 +111,16 @@ def test_figure_10_wants_the_inversions_alike(verdicts: Any, inv_p: float, verdi
 
 
 @pytest.mark.parametrize(
-    ("total", "empty", "verdict"), [(123_273, 50, "agrees"), (123_026, 50, "differs"), (123_273, 0, "differs")]
+    ("total", "empty", "strip", "verdict"),
+    [
+        (123_026, 50, 229, "agrees"),
+        (123_026, 50, 100, "differs"),
+        (123_273, 50, 229, "differs"),
+        (123_026, 0, 229, "differs"),
+    ],
 )
-def test_figures_1_and_8_want_the_papers_data(verdicts: Any, total: int, empty: int, verdict: str) -> None:
-    assert judged(verdicts("update_verdicts").checkins("fig. 8", total, empty)) == verdict
+def test_figures_1_and_8_want_the_papers_data(verdicts: Any, total: int, empty: int, strip: int, verdict: str) -> None:
+    assert judged(verdicts("update_verdicts").checkins("fig. 8", total, empty, strip)) == verdict
 
 
 @pytest.mark.parametrize(("inv_p", "verdict"), [(0.4, "agrees"), (0.9, "differs")])

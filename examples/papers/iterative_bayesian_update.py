@@ -23,6 +23,10 @@ from reproduction import (
     shared,
 )
 from update_verdicts import (
+    BEYOND_BORDER,
+    DEGREE,
+    NORTH,
+    SOUTH,
     alike,
     almost_identical,
     by_epsilon,
@@ -79,7 +83,7 @@ def reproduce(full: bool) -> Reproduction:
         SQL,
         CONTENTS,
     )
-    return run(paper, [counter_examples, linear, gowalla, levels, k_rr, rappor], full)
+    return run(paper, [counter_examples, linear, borders, gowalla, levels, k_rr, rappor], full)
 
 
 # --- section III: what had been believed about the likelihood, but is false ---
@@ -253,6 +257,18 @@ def ninth(con: DuckDBPyConnection, epsilon: float, runs: int) -> pl.DataFrame:
     return pl.concat([noisy(con), distances(con, RULES | {name: ESTIMATORS[name] for name in ("inv_n", "inv_p")}, tv=TV)])
 
 
+def borders(con: DuckDBPyConnection, paper: Reproduction, _: bool) -> None:
+    """Figures 1 and 8: the check-ins, from Gowalla_SF_(No head).csv of github.com/blitzwas/PRIVIC (latitude, longitude)."""
+    path, strip = shared("gowalla_sf_checkins.csv"), BEYOND_BORDER / DEGREE
+    found = frame(
+        con,
+        f"""SELECT count(*)::BIGINT AS total, 384 - count(DISTINCT (
+        least(15, floor((lat - {SOUTH}) / ({NORTH} - {SOUTH}) * 16)), least(23, floor((long + 122.5153) / .1364 * 24))
+    )) AS empty, count(*) FILTER (lat > {NORTH} - {strip}) AS strip FROM read_csv('{path}', header = false, names = ['lat', 'long'])""",
+    )
+    paper.findings += [checkins(label, **found.row(0, named=True)) for label in ("fig. 1", "fig. 8")]
+
+
 def gowalla(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     """IX.B, fig. 8-9: planar geometric noise, epsilon 1 per km."""
     san_francisco(con)
@@ -264,9 +280,6 @@ def gowalla(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     paper.findings.append(almost_identical(*inverses))
     paper.picture("Figure 9, repeated", f"Total variation to the original in {runs} runs, where the paper shows one.",
                   boxes(rows.with_columns(epsilon=pl.lit(1.0)), "epsilon", "tv", "estimator"))  # fmt: skip
-    total, empty = frame(con, "SELECT sum(n)::BIGINT, count(*) FILTER (n = 0) FROM (SELECT c, count(value) AS n FROM range(384) t(c) "
-                              "LEFT JOIN people ON value = c GROUP BY c)").row(0)  # fmt: skip
-    paper.findings += [checkins(label, total, empty) for label in ("fig. 1", "fig. 8")]
     con.execute(f"DELETE FROM counted WHERE run >= {runs // 6}")  # the slower estimators see a sixth of the runs
     beyond(con, paper, "fig. 9", float(rows.filter(pl.col("estimator") == "ibu")["tv"].mean()), " after 600 steps")
     labels = {"INV-N": ESTIMATORS["inv_n"], "INV-P": ESTIMATORS["inv_p"], "IBU, 600 steps": STOPPED,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import sqrt
+from multiprocessing import get_context
 from pathlib import Path
 from time import process_time
 from typing import Any, Literal, TypeAlias
+from warnings import simplefilter
 
 import altair as alt
 import duckdb
@@ -18,6 +21,7 @@ import polars as pl
 from page_tables import html_table, markdown
 
 import ldpsql
+from ldpsql.errors import PrivacyLeakWarning
 from ldpsql.pages import figures
 from ldpsql.pages.document import Markup, code, document, folded, joined, tag
 
@@ -114,6 +118,7 @@ class Reproduction:
     contents: dict[str, str] = field(default_factory=dict)
     sections: list[Markup] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    seconds: float = 0.0
 
     def picture(self, title: str, text: str, chart: Any) -> None:
         """Add a picture."""
@@ -289,15 +294,39 @@ Part = Callable[[duckdb.DuckDBPyConnection, Reproduction, bool], None]
 
 
 def run(reproduction: Reproduction, parts: Sequence[Part], full: bool) -> Reproduction:
-    """Run the parts of a paper one after the other, and print what each found; one whose data is missing is left out."""
-    for part in parts:
-        start, before = process_time(), len(reproduction.findings)
-        with connect() as con:
-            try:
-                part(con, reproduction, full)
-            except Missing as missing:
-                print(f"  {missing}")
-        for finding in reproduction.findings[before:]:
-            print(f"  {finding.verdict:<19} {finding.figure}: {finding.paper} | {finding.ours}  {finding.why}")
-        print(f"  {getattr(part, 'func', part).__name__}: {process_time() - start:.0f} CPU seconds", flush=True)
+    """Run the parts of a paper, each in a process, and print what each found; one whose data are missing is left out."""
+    with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_begin, initargs=(SHARED,)) as processes:
+        alone = [processes.submit(_found, part, replace(reproduction, findings=[], sections=[]), full) for part in parts]
+        for part, future in zip(parts, alone, strict=True):
+            own, missing, used = future.result()
+            for finding in own.findings:
+                print(f"{own.title}, {finding.verdict}, {finding.figure}: {finding.paper} | {finding.ours}  {finding.why}")
+            name = getattr(part, "func", part).__name__
+            print(
+                f"{own.title}: {missing}\n" if missing else "",
+                f"{own.title}, {name}: {used:.0f} CPU seconds",
+                sep="",
+                flush=True,
+            )
+            reproduction.findings += own.findings
+            reproduction.sections += own.sections
+            reproduction.seconds += used
     return reproduction
+
+
+def _begin(shared: Path) -> None:
+    """Let a process see the data of its parent; the papers go up to an epsilon that protects very little."""
+    global SHARED  # noqa: PLW0603  # before the module of a part is imported
+    SHARED = shared
+    simplefilter("ignore", PrivacyLeakWarning)
+
+
+def _found(part: Part, reproduction: Reproduction, full: bool) -> tuple[Reproduction, str, float]:
+    """Return what a part found, which file it misses, and the processor time that it took."""
+    missing, start = "", process_time()
+    with connect() as con:
+        try:
+            part(con, reproduction, full)
+        except Missing as error:
+            missing = str(error)
+    return reproduction, missing, process_time() - start

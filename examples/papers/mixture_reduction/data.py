@@ -39,6 +39,13 @@ def s_mn(n: int) -> np.ndarray:
     return np.clip(np.where(first, source.normal(0.7, 0.2, n), source.normal(0.2, 0.1, n)), -1, 1)
 
 
+def normals(centres: dict[float, float], people: int) -> np.ndarray:
+    """Draw so many people as the authors' scripts do: normals, by share, whose deviation is .35^2; those outside [-1, 1] are left out."""
+    source = np.random.default_rng()
+    values = np.concatenate([source.normal(centre, 0.35**2, round(share * people)) for centre, share in centres.items()])
+    return np.asarray(values[np.abs(values) <= 1])
+
+
 def income(con: DuckDBPyConnection) -> np.ndarray:
     """Return total incomes scaled to [-1, 1]."""
     path = shared("irs2013_agi_sample.parquet")

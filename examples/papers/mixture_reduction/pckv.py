@@ -13,6 +13,7 @@ from ldpsql import Estimator, Likelihood, certify
 from ldpsql.inference.operators import DenseOperator
 from ldpsql.inference.operators.supports import one_key
 from ldpsql.registry.registry import registry
+from mixture_reduction.scripted import smoothed
 
 BINS = 64
 FITS = {"EM": "ibu(stop='paper', tolerance=0.001)", "MR": "em_mr", "EM after 5 steps": "ibu(stop=5)", "certified maximum": "ibu",
@@ -62,3 +63,53 @@ def spent(padding: int, epsilon: float, bins: int) -> tuple[float, float]:
     rest = 1 / root  # of a report of the density that is uniform on its range; the others lie in the window
     top = rest / bins + (1 - rest) * certified.channel.response.window.probabilities().max()
     return log(1 + (top * bins / rest - 1) / padding), certified.epsilon
+
+
+# --- the authors' script: one key, whose people report from a window about their value, and others anything ---
+
+CUT, BEGIN = 250 / 1024, 1 / 8  # bins that begin without values; people who begin with the key
+
+
+def window_law(epsilon: float, bins: int) -> np.ndarray:
+    """Return P(report | value) by the window that the script sets by hand, shape (values, reports)."""
+    root, kept = exp(epsilon / 2), exp(epsilon)
+    half = (root + 9) / (10 * (root - 1))
+    scale = half * kept / (half * kept - 1 - half)
+    edges = np.linspace(-scale - half, scale + half, bins + 1)
+    middle = scale * ((2 * np.arange(bins) + 1) / bins - 1)[:, None]
+    inside = np.clip(np.minimum(edges[1:], middle + half) - np.maximum(edges[:-1], middle - half), 0, None)
+    return np.asarray((np.diff(edges) + (kept - 1) * inside) / (2 * (half * kept + scale)))
+
+
+def script_errors(
+    values: np.ndarray, people: int, epsilon: float, runs: int, bins: int, begin: float = BEGIN, cut: float = CUT
+) -> np.ndarray:
+    """Return the squared errors of the mean of a key by the script's mechanism and EM, which begins with a share, and above a cut."""
+    law = np.vstack([window_law(epsilon, bins), np.full(bins, 1 / bins)])
+    true = np.append(np.histogram(values, bins, (-1, 1))[0], people - len(values)) / people
+    counts = np.random.default_rng().multinomial(people, true @ law, runs).astype(float)
+    start = np.append(np.where(np.arange(bins) < cut * bins, 1e-7, begin / bins), 1 - begin)
+    theta = fitted_with_noise(law, counts, np.tile(start, (runs, 1)), 1e-4 * exp(epsilon))[:, :bins]
+    return np.asarray((theta @ (2 * np.arange(bins) / bins - 1) / theta.sum(axis=1) - values.mean()) ** 2)
+
+
+def fitted_with_noise(law: np.ndarray, counts: np.ndarray, theta: np.ndarray, tolerance: float) -> np.ndarray:
+    """Return the shares of the bins and of people without the key, by EM that smooths those of the bins while it gains."""
+    out, at = np.empty_like(theta), np.arange(len(theta))
+    gain, level, expected = np.ones(len(theta)), np.zeros(len(theta)), theta @ law
+    for step in range(10_000):
+        theta = theta * ((counts / expected) @ law.T) / counts.sum(axis=1, keepdims=True)
+        rising = gain > 3e-4
+        theta[rising, :-1] = smoothed(theta[rising, :-1])
+        theta[rising, -1] *= 1 + 3 * tolerance * (step > 5000)
+        theta /= theta.sum(axis=1, keepdims=True)
+        expected = theta @ law
+        now = (counts * np.log(expected)).sum(axis=1)
+        gain, level, going = now - level, now, (step <= 2000) | (np.abs(now - level) >= tolerance)
+        if not going.all():
+            out[at[~going]] = theta[~going]
+            theta, counts, expected, gain, level, at = (each[going] for each in (theta, counts, expected, gain, level, at))
+        if not len(at):
+            return out
+    out[at] = theta
+    return out
