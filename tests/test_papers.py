@@ -71,7 +71,9 @@ def test_a_likelihood_with_one_maximum_does_not_pass_for_one_with_many(script: A
             flat = ibu.FLAT
             monkeypatch.setattr(ibu, "FLAT", ibu.PEAKED)
             monkeypatch.setattr(ibu, "PEAKED", flat)
-        paper = shared.run(shared.Reproduction("x", "y"), [ibu.counter_examples], full=False)
+        paper = shared.Reproduction("x", "y")
+        with shared.connect() as con:
+            ibu.counter_examples(con, paper, False)
         assert set(verdicts(paper).values()) == {expected}, [f.ours for f in paper.findings]
 
 
