@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from itertools import chain, product
 
 import duckdb
@@ -10,7 +11,6 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from ldpsql.channels import costs
-from ldpsql.domains import written
 from ldpsql.errors import InvalidParameter
 from tests import commands
 
@@ -171,14 +171,15 @@ def test_a_domain_that_is_not_a_list_is_refused_by_its_type(con: DuckDBPyConnect
 @pytest.mark.parametrize("name", ["range", "generate_series"])
 def test_lengths_read_from_sql_are_those_of_duckdb(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     con = duckdb.connect()
-    monkeypatch.setattr(written, "MOST_WRITTEN", -1)  # every list is too long, and the message has its length
+    constructors = import_module("ldpsql.udfs.mechanisms")
+    monkeypatch.setattr(constructors, "MOST_WRITTEN", -1)  # every list is too long, and the message has its length
     for numbers in chain.from_iterable(product((-3, 0, 2, 7), repeat=n) for n in (1, 2, 3)):
         call = f"{name}({', '.join(map(str, numbers))})"
         if numbers[2:] == (0,):
             continue
         ((text, length),) = con.execute(f"SELECT alias(CASE WHEN false THEN {call} END), len({call})").fetchall()
         with pytest.raises(InvalidParameter, match=rf"this would have {length}\."):
-            written.check_written(text)
+            constructors.check_written(text)
 
 
 UNREADABLE = "SELECT [0::UBIGINT] AS y FROM range({}) AS t(i)"  # of the wrong length: an error once they are read

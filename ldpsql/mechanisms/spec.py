@@ -29,8 +29,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ldpsql.domains.composite import Product, check_names
-from ldpsql.domains.domain import Domain
-from ldpsql.domains.written import check_length
+from ldpsql.domains.domain import MOST_LISTED, Domain
 from ldpsql.errors import InvalidParameter, InvalidSpec, UnknownName
 from ldpsql.privacy.claims import Epsilon
 from ldpsql.quoting import text_literal
@@ -392,7 +391,12 @@ def _range(*ends: int) -> NDArray[np.int64]:
     whole = range(*ends)
     if not all(-(2**63) <= end < 2**63 for end in ends):
         raise ValueError("not numbers of 64 bits")
-    check_length(max(0, -((whole.start - whole.stop) // whole.step)))  # not len(), which refuses lengths above 2^63
+    length = max(0, -((whole.start - whole.stop) // whole.step))  # not len(), which refuses lengths above 2^63
+    if length > MOST_LISTED:
+        raise InvalidParameter(
+            f"a domain may list at most {MOST_LISTED:,} values, and this would make a list of {length:,}",
+            "group values, for example by a prefix, or divide numbers by a step",
+        )
     return np.arange(whole.start, whole.stop, whole.step)
 
 
