@@ -166,7 +166,7 @@ def test_files_whose_first_one_would_change_the_values_of_another_are_refused(na
         drawn = pa.array(["a"] * len(column))
         pq.write_table(pa.table({"x": drawn, "k": column, "other": column}), tmp_path / "in" / f"{number}.parquet")
     out = tmp_path / ("out" if split else "out.parquet")
-    with pytest.raises(SourceRefused, match=r"\[LDP520\] the column 'k' has a type in the first file .* union_by_name := true"):
+    with pytest.raises(SourceRefused, match=r"\[LDP520\] the column 'k' has a type in the first file .* union_by_name = true"):
         ldpsql.perturb_copy(duckdb.connect(), tmp_path / "in", out, {"x": KRR}, keep=["k"])
     assert ldpsql.perturb_copy(duckdb.connect(), tmp_path / "in", out, {"x": KRR}).rows == sum(map(len, FIRST_FILES[name]))
 
@@ -220,8 +220,69 @@ def test_folders_with_whole_numbers_in_their_names_are_a_column(name: str, head:
 
 def test_an_estimate_refuses_a_number_that_the_column_does_not_hold(tmp_path: Path) -> None:
     (tmp_path / "reports.csv").write_text("x,g\n" + "1,1\n" * 25_000 + "1.5,1\n")
-    with pytest.raises(SourceRefused, match="begins with whole numbers has another number further down"):
+    with pytest.raises(SourceRefused, match="begins with whole numbers or booleans has another value further down"):
         ldpsql.estimate(tmp_path / "reports.csv", "krr(1, [1, 2])", column="x", by=["g"])
+
+
+CHANGED = {
+    "numbers.csv": "x,g\n" + "1,1\n" * 25_000 + "1.5,1.5\n",
+    "numbers.json": '{"x": 1, "g": 1}\n' * 25_000 + '{"x": 1.5, "g": 1.5}\n',
+    "booleans.json": '{"x": true, "g": true}\n' * 25_000 + '{"x": 2, "g": 2}\n',
+}
+READING = {
+    "estimate": "FROM ldp.estimate('{}', x, {})",
+    "mean": "FROM ldp.mean('{}', x, {})",
+    "perturb_rows": "FROM ldp.perturb_rows('{}', {{x: {}}})",
+}
+
+
+@pytest.mark.parametrize("file", [*CHANGED, "numbers/*.parquet"])
+def test_sql_refuses_files_whose_values_duckdb_would_change(file: str, tmp_path: Path) -> None:
+    place, values = tmp_path / file, "true, false" if "booleans" in file else "1, 2"
+    if file in CHANGED:
+        place.write_text(CHANGED[file])
+    else:
+        place.parent.mkdir()
+        for number in (1, 1.5):
+            pq.write_table(pa.table({"x": [number], "g": [number], "fine": [1]}), place.parent / f"{int(10 * number)}.parquet")
+    con = ldpsql.connect()
+    for name, query in READING.items():
+        if name != "mean" or "booleans" not in file:
+            with pytest.raises(duckdb.Error, match=r"\[LDP520\]"):
+                con.sql(query.format(place, f"ldp.krr(8, [{values}])")).fetchall()
+    with pytest.raises(duckdb.Error, match=r"\[LDP520\]"):
+        ldpsql.estimate_groups(con, str(place), "t", report="x", keys=["g"], mechanism=f"krr(8, [{values}])")
+    cells = ldpsql.privic.start(1, range(9), columns=3)
+    with pytest.raises(duckdb.Error, match=r"\[LDP520\]"):
+        ldpsql.privic.collect(str(place), tmp_path / "state.duckdb", cells, column="x::INTEGER", cycles=1)
+    if file not in CHANGED:
+        assert con.sql(f"FROM ldp.estimate('{place}', fine, ldp.krr(1, [1, 2]))").fetchall()[0][-1] == 2
+
+
+def test_a_table_goes_before_a_file_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text("x\na\n")
+    con = ldpsql.connect()
+    count = "SELECT count(*) FROM ldp.perturb_rows('people.csv', {x: ldp.krr(1, ['a', 'b'])})"
+    assert con.sql(count).fetchall() == [(1,)]
+    con.execute("CREATE SCHEMA people")
+    con.execute("CREATE TABLE people.csv AS SELECT 'b' AS x FROM range(3)")
+    assert con.sql(count).fetchall() == [(3,)]
+
+
+def test_a_domain_is_not_changed_by_the_type_of_its_first_lines(tmp_path: Path) -> None:
+    (tmp_path / "codes.csv").write_text("code\n" + "".join(f"{code}\n" for code in range(25_000)) + "70000.6\n")
+    domain = {"file": str(tmp_path / "codes.csv"), "column": "code"}
+    con = ldpsql.connect(mechanisms={"code": {"mechanism": "krr", "epsilon": 1, "domain": domain}})
+    with pytest.raises(duckdb.Error, match="has another value further down"):
+        con.sql("SELECT ldp.perturb(70001, ldp.m.code())").fetchall()
+
+
+@pytest.mark.parametrize(("first", "last"), [('{"a": 1}', '{"a": 1.5}'), ("[1]", "[1.5]")])
+def test_numbers_within_kept_json_are_not_rounded(first: str, last: str, tmp_path: Path) -> None:
+    (tmp_path / "people.json").write_text(f'{{"x": "a", "k": {first}}}\n' * 25_000 + f'{{"x": "a", "k": {last}}}\n')
+    ldpsql.perturb_copy(duckdb.connect(), tmp_path / "people.json", tmp_path / "out.parquet", {"x": KRR}, keep=["k"])
+    assert "1.5" in str(pq.read_table(tmp_path / "out.parquet")["k"].to_pylist())
 
 
 def test_keys_of_json_that_differ_in_case_are_two_columns(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ldpsql.engine.files import reading
 from ldpsql.engine.forms import drawn_kind, kind_in_type
 from ldpsql.engine.sql_struct import as_struct
 from ldpsql.errors import InvalidSpec
@@ -22,6 +23,7 @@ from ldpsql.functions import (
     Macros,
     Scalar,
     Texts,
+    Wholes,
     by_row,
     guarded,
     hookimpl,
@@ -32,7 +34,6 @@ from ldpsql.functions import (
     struct_scalars,
 )
 from ldpsql.mechanisms import Domain, InvalidParameter, Mechanism, certify
-from ldpsql.places import pattern_of
 from ldpsql.registry.agreement import values_type_of
 
 _COLUMN = re.compile(
@@ -123,20 +124,17 @@ def _behind(handle: int) -> Domain:
     return (certify(source) if isinstance(source, Mechanism) else source).values.listed
 
 
-@by_row(Texts, returns=pa.string())
-def place(table: str | None) -> str | None:
-    """Return what ``query_table`` takes for a table: the pattern of the Parquet files in a folder; any other name as it is.
-
-    Only a path with a separator is looked up, so a folder never hides a table.
-    """
-    return pattern_of(table) if table is not None and "/" in table else table
+@by_row(Texts, Wholes, returns=pa.string())
+def read(table: str | None, catalog: int | None) -> str:
+    """Return the query that reads a table, or files without changing a value; ``catalog`` is the number of the catalog."""
+    return "FROM query_table(NULL)" if table is None or catalog is None else reading(table, catalog)
 
 
 @hookimpl
 def ldpsql_functions() -> list[Scalar | Macros]:
     """Offer the macros with which all others read a mechanism."""
     return [
-        Scalar("__ldp_place", place, "VARCHAR"),
+        Scalar("__ldp_reading", read, "VARCHAR"),
         Scalar("__ldp_mechanism_kind", mechanism_kind, "VARCHAR"),
         Scalar("__ldp_report_kind", report_kind, "VARCHAR"),
         Scalar("__ldp_shown_type", shown_type, "VARCHAR"),

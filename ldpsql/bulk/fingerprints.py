@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 from ldpsql.bulk.sinks import write_token
-from ldpsql.bulk.sources import files_of, format_of, source_of
+from ldpsql.bulk.sources import source_of
 from ldpsql.domains.columns import is_pandas_frame, type_of_column
 from ldpsql.engine.connections import CONNECTIONS, cursor_of
+from ldpsql.engine.files import files_of, format_of
 from ldpsql.engine.identity import parts, split, table_of
 from ldpsql.errors import OtherMechanism, SourceRefused
 from ldpsql.mechanisms.base import Mechanism

@@ -25,11 +25,12 @@ from ldpsql.bulk.columns import text_reports
 from ldpsql.bulk.fingerprints import agreed, of_source
 from ldpsql.bulk.orders import Progress
 from ldpsql.bulk.sinks import destination_of, is_there, table_name
-from ldpsql.bulk.sources import check_columns, format_of, pattern_at, sql_of
+from ldpsql.bulk.sources import check_columns, sql_of
 from ldpsql.bulk.staging import already_exists
 from ldpsql.domains.columns import finite_or_null, plain, shown_class
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.connections import cursor_of, stops_with_connection, transaction, until_stopped
+from ldpsql.engine.files import format_of, pattern_at
 from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, in_order, learnt_of, learnt_of_order, one_thread
 from ldpsql.engine.identity import split
 from ldpsql.errors import Interrupted, InvalidParameter, LdpError, UnfinishedRun
@@ -439,8 +440,8 @@ def estimate_groups(
     drew, method = agreed(of_source(con, source, report), mechanism, con), registry().estimator(estimator)
     refuse_pairs(drew)
     with cursor_of(con) as cursor:
-        if format_of(Place.of(source).path) in ("csv", "json"):
-            sql_of(cursor, source, (), text_reports([report], drew))  # a view of the cursor, where DuckDB would guess the types
+        if format_of(Place.of(source).path):
+            sql_of(cursor, source, (), text_reports([report], drew))  # a view of the cursor, if DuckDB would change values
             source = quoted(source)
         run = GroupRun(cursor, Task(source, report, tuple(keys), (fingerprint(drew), str(method))), destination_of(into))
         run.begin(replace=replace, resume=resume)

@@ -15,10 +15,11 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.bulk.columns import Projection
 from ldpsql.bulk.engines import REMARK, tokens_in
-from ldpsql.bulk.sources import BATCH_ROWS, FileFormat, format_of
+from ldpsql.bulk.sources import BATCH_ROWS
 from ldpsql.bulk.staging import already_exists
 from ldpsql.domains.columns import family, shown_class
 from ldpsql.engine.connections import cursor_of, stopped_with, transaction, until_stopped
+from ldpsql.engine.files import FileFormat, format_of
 from ldpsql.engine.identity import split, table_of
 from ldpsql.errors import DestinationRefused, InvalidParameter
 from ldpsql.places import Place

@@ -13,8 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
-from glob import glob
-from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import duckdb
@@ -24,12 +22,24 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 from ldpsql.domains.columns import family, is_frame, is_pandas_frame, pandas_names, pandas_table, plain, shown_class
 from ldpsql.engine.connections import cursor_like, cursor_of, stopped_with
-from ldpsql.engine.functions import struct_text
+from ldpsql.engine.files import (
+    EXPECTED,
+    READERS,
+    FileFormat,
+    differing,
+    differs,
+    files_of,
+    folders_of,
+    format_of,
+    in_query,
+    pattern_at,
+    reader,
+)
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_files, identity_of_statement
 from ldpsql.errors import InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
 from ldpsql.errors.boundary import replaced
 from ldpsql.ledger.people import Digest, digest, together
-from ldpsql.places import Place, pattern_of
+from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
 
 if TYPE_CHECKING:
@@ -78,7 +88,6 @@ def check_columns(wanted: Iterable[str], existing: Sequence[str], *, hint_names:
             raise SourceRefused(f"there are two columns named '{name}'", "rename one")
 
 
-FileFormat: TypeAlias = Literal["parquet", "csv", "json", "arrow"]
 Frame: TypeAlias = "pl.DataFrame | pl.LazyFrame | pd.DataFrame | pa.Table | pa.RecordBatchReader | DuckDBPyRelation"
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | pl.Series | pd.Series | pd.Index | np.ndarray[Any, Any] | Sequence[Any]"
 Kind: TypeAlias = FileFormat | Literal["table"]
@@ -156,23 +165,15 @@ class Source:
         hint = {"hint": _LINES} if self.kind == "csv" else {}
         check_columns(columns, self.names, hint_names=self.header, **hint)
         if named := sorted({*self.differing()} & {*columns}):
-            raise SourceRefused(
-                f"the column '{named[0]}' has a type in the first file that does not hold the values of another file",
-                "read them in one type: CREATE VIEW people AS FROM read_parquet('folder/**/*.parquet', union_by_name := true)",
-            )
+            raise differs(named[0])
 
     def check_folders(self, columns: Iterable[str]) -> None:
         """Check that no column is the name of folders ``column=value/``, since all files of one value are read in a row."""
-        if self.kind != "arrow" and (named := sorted(_folders(self.files) & set(columns))):
+        if self.kind != "arrow" and (named := sorted(folders_of(self.files) & set(columns))):
             raise SourceRefused(
                 f"the folders of the source are named after the values of the column '{named[0]}'",
                 "read them into a table first: CREATE TABLE people AS FROM 'folder/**/*.parquet'",
             )
-
-
-def _folders(files: Iterable[str]) -> set[str]:
-    """Return the names of columns that folders ``column=value/`` have instead of their files."""
-    return {name.split("=")[0] for file in files for name in Path(file).parent.parts if "=" in name}
 
 
 Read: TypeAlias = Callable[[list[str], Collection[str], Collection[str]], pa.RecordBatchReader]
@@ -407,16 +408,6 @@ def stream(frame: Any, wanted: Collection[str]) -> pa.RecordBatchReader:
 
 
 PART_ROWS = 8_000_000  # per part of a file that is cut at its row groups
-EXPECTED = "give a Parquet, CSV, JSON or Arrow file, a folder, a pattern with *, or a table (--database)"
-_FORMATS: dict[str, FileFormat] = {
-    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json",
-    ".ndjson": "json", ".arrow": "arrow", ".feather": "arrow"
-}  # fmt: skip
-
-
-def format_of(path: PurePath) -> FileFormat | None:
-    """Return the format of a file by its suffix, None if the suffix is unknown."""
-    return _FORMATS.get(next((s for s in reversed(path.suffixes) if s not in (".gz", ".zst")), ""))
 
 
 def stored(con: DuckDBPyConnection, place: Place, *, split: bool, text: Collection[str]) -> Source:
@@ -430,115 +421,24 @@ def stored(con: DuckDBPyConnection, place: Place, *, split: bool, text: Collecti
 
     opened = _joined(con, kind, files[:1] if split else files, text)
     parts = [part for file in files for part in _parts_of(con, kind, file, text)] if split else opened.parts
-    differing = partial(_differing, con, files) if kind == "parquet" and len(files) > 1 else opened.differing
-    return replace(opened, parts=parts, files=tuple(files), kind=kind, whose=whose, differing=differing)
+    return replace(
+        opened, parts=parts, files=tuple(files), kind=kind, whose=whose, differing=partial(_differing, con, kind, files)
+    )
 
 
-def _differing(con: DuckDBPyConnection, files: list[str]) -> list[str]:
-    """Return the columns of Parquet files of which DuckDB would change values, as it casts them to the type in the first file.
-
-    Whole numbers of several sizes are held, or reading fails.
-    """
-    query = f"{_READERS['parquet'][:-1]}, union_by_name := true)"
+def _differing(con: DuckDBPyConnection, kind: FileFormat, files: list[str]) -> Collection[str]:
     with cursor_of(con) as cursor:
-        first, every = (cursor.sql(sql, params=[files]) for sql in (_READERS["parquet"], query))
-        held, needed = (dict(zip(one.columns, map(str, one.types), strict=True)) for one in (first, every))
-    changed = (name for name, kind in held.items() if needed[name] != kind)
-    return [name for name in changed if not (_WHOLE.fullmatch(held[name]) and _WHOLE.fullmatch(needed[name]))]
+        return differing(cursor, files) if kind == "parquet" else ()
 
-
-def pattern_at(place: Place) -> Place:
-    """Return the pattern of the Parquet files below a folder, at a URL any name without a known suffix; else the place."""
-    if place.is_url:
-        return place if place.is_pattern or format_of(place.path) else place.below()
-    return Place(pattern_of(place.text))
-
-
-def files_of(con: DuckDBPyConnection | None, place: Place) -> tuple[FileFormat, list[str]]:
-    """Return the format and the sorted files; a folder stands for the Parquet files below it, and only ``con`` reads URLs."""
-    places = [Place.of(file) for file in _found(con, pattern_at(place))]
-    if not places:
-        raise SourceRefused(f"there is no table or file named '{place.shown}'", EXPECTED)
-    kind = format_of(places[0].path)
-    other = next((one for one in places if kind is None or format_of(one.path) != kind), None)
-    if kind is None or other is not None:
-        raise SourceRefused(
-            f"files must be Parquet, CSV, JSON or Arrow, all of one kind, and '{(other or places[0]).path.name}' is not",
-            "named .parquet, .csv, .json or .arrow",
-        )
-    return kind, [one.absolute().text for one in places]
-
-
-def _found(con: DuckDBPyConnection | None, pattern: Place) -> list[str]:
-    """Return the sorted files of a pattern, or the one file that it names."""
-    if not pattern.is_url:
-        if os.path.isfile(pattern.text):
-            return [pattern.text]
-        found = glob(pattern.text, recursive=True, include_hidden=True)  # as DuckDB finds them
-        return sorted(filter(os.path.isfile, found))
-    if con is None or not pattern.is_pattern:
-        return [pattern.text]
-    with cursor_of(con) as cursor:
-        return [file for (file,) in cursor.execute("SELECT file FROM glob(?) ORDER BY file", [pattern.text]).fetchall()]
-
-
-_READERS = {
-    "parquet": "FROM read_parquet($1, hive_partitioning := true)",
-    "csv": "FROM read_csv($1, allow_quoted_nulls := false)",  # "" is a string, as COPY writes it; NULL has no quotes
-    "json": "FROM read_json($1)",
-}
-
-_NEVER_TEXT = {"json": ("BOOLEAN", "BIGINT", "UBIGINT", "HUGEINT", "DOUBLE")}  # which have no quotes in JSON
 
 _ROWS = """SELECT * EXCLUDE (file_row_number) FROM read_parquet($1, hive_partitioning := true, file_row_number := true)
            WHERE file_row_number >= $2 AND file_row_number < $3"""  # whole row groups, which DuckDB finds by row numbers
 
 
-_WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER")
-_ROUNDED = """CASE WHEN (contains({0}, '.') OR contains(lower({0}), 'e-')) AND {0}::DECIMAL(38, 18) <> {0}::{1}
-              THEN error({2}) ELSE {0}::{1} END AS {0}"""
-_OTHER = SourceRefused(
-    "a column that begins with whole numbers has another number further down",
-    "read it in one type: CREATE VIEW people AS FROM read_csv('people.csv', types := {'age': 'DOUBLE'})",
-)
-_ISO = "%Y-%m-%d"
-
-
-def _reader(cursor: DuckDBPyConnection, kind: FileFormat, files: list[str], text: Collection[str]) -> str:
-    """Return the query of the rows of files, $1, which fails at a value that the type of its column does not hold.
-
-    DuckDB chooses the types from the first lines: below 20,000 whole numbers it would read 1.5 as 2, and a time as its day.
-    Columns of ``text`` are read as text even if they look like booleans or dates.
-    """
-    if kind == "parquet":
-        return _READERS[kind]
-    opened = cursor.sql(_READERS[kind], params=[files])
-    folders = _folders(files)  # not in the files
-    types = {n: t for n, t in zip(opened.columns, map(str, opened.types), strict=True) if n not in folders}
-    texts = {name for name in text if types.get(name, "VARCHAR") not in ("VARCHAR", *_NEVER_TEXT.get(kind, ()))}
-    whole = {name: held for name, held in types.items() if _WHOLE.fullmatch(held) and name not in texts}
-    options = {}
-    if kind == "json" and not {name.rpartition("_")[0].casefold() for name in types}.isdisjoint(map(str.casefold, types)):
-        # Two keys that differ in case, perhaps: the name of the second column, x_1, is then not its key.
-        whole, options = {}, {"sample_size": "-1", "maximum_sample_files": str(len(files))}
-    declared, date = dict.fromkeys([*texts, *whole], "VARCHAR"), None
-    if "DATE" in types.values():  # by a format that is named, nothing but a date is one
-        sniffed = "SELECT DateFormat FROM sniff_csv(?)"
-        date = _ISO if kind == "json" else cursor.execute(sniffed, files[:1]).fetchall()[0][0]
-    option, given = ("types", declared) if kind == "csv" else ("columns", types | declared)
-    if declared:
-        options[option] = struct_text({name: text_literal(held) for name, held in given.items()})
-    if date:
-        options["dateformat"] = text_literal(date)
-    passed = "".join(f", {name} := {value}" for name, value in options.items())
-    replaced = ", ".join(_ROUNDED.format(quoted(name), held, text_literal(str(_OTHER))) for name, held in whole.items())
-    return f"{f'SELECT * REPLACE ({replaced}) ' if replaced else ''}{_READERS[kind][:-1]}{passed})"
-
-
 def _rows(cursor: DuckDBPyConnection, kind: FileFormat, files: list[str]) -> str:
     """Return what distinguishes the rows of files from others; see `digest_of`."""
     if kind != "arrow":
-        return digest_of(cursor, _READERS[kind], files)
+        return digest_of(cursor, READERS[kind], files)
     cursor.register("__ldpsql_rows", _arrow(files).parts[0].read([], (), ()))
     return digest_of(cursor, 'FROM "__ldpsql_rows"')
 
@@ -549,7 +449,7 @@ def _joined(con: DuckDBPyConnection, kind: FileFormat, files: list[str], text: C
         return _arrow(files)
     local = not Place(files[0]).is_url
     with cursor_of(con) as cursor:
-        query = _reader(cursor, kind, files, text)
+        query = reader(cursor, kind, files, text)
         opened = cursor.sql(query, params=[files])
         names, types = opened.columns, {str(column) for column in opened.types}
 
@@ -561,7 +461,7 @@ def _joined(con: DuckDBPyConnection, kind: FileFormat, files: list[str], text: C
     stamp = _stamp if local else partial(_stamp_at_url, con)
     part = Part(("files", *map(stamp, files)), rows, unchanged(files, read, stamp), files=tuple(files))
     header = kind == "parquet" or (kind == "csv" and types != {"VARCHAR"})
-    return Source(names, [part], header=header, query=query.replace("$1", f"[{', '.join(map(text_literal, files))}]", 1))
+    return Source(names, [part], header=header, query=in_query(query, files))
 
 
 def _parts_of(con: DuckDBPyConnection, kind: FileFormat, file: str, text: Collection[str]) -> list[Part]:
@@ -685,8 +585,9 @@ def _called(source: Any) -> str:
 def sql_of(con: DuckDBPyConnection, source: str, columns: Iterable[str] = (), text: Collection[str] = ()) -> str:
     """Return the name of a table, or a path, as the string that ``query_table`` takes, if it exists and has these columns.
 
-    A file that DuckDB cannot read by itself, or would read otherwise, becomes a view of this connection. A path is quoted:
-    otherwise DuckDB could take its suffix for the name of a Python variable of the caller. ``text`` is that of `source_of`.
+    A file that DuckDB cannot read by itself, or whose values it would change, becomes a view of this connection. A path is
+    quoted: otherwise DuckDB could take its suffix for the name of a Python variable of the caller. ``text`` is that of
+    `source_of`.
 
     Raises:
         SourceRefused: if it does not exist, cannot be read, or is in a database of another system.
@@ -696,15 +597,16 @@ def sql_of(con: DuckDBPyConnection, source: str, columns: Iterable[str] = (), te
     _refuse_address(source)
     opened, place = source_of(con, source, text=text), Place.of(source)
     opened.check(columns)
-    if opened.kind in ("csv", "json"):
-        con.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(place.text)} AS {opened.query}")
+    name = pattern_at(place).text if opened.files else source
+    if opened.kind in ("csv", "json") or opened.differing():
+        con.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {opened.query}")
     if opened.files and place.path.suffix in _UNKNOWN_TO_DUCKDB:
         from pyarrow.dataset import dataset  # noqa: PLC0415  # slow to import
 
         system = place.files_system() if place.is_url else None
         files = opened.files if system is None else [system._strip_protocol(file) for file in opened.files]
         con.register(place.text, dataset(files, format=_UNKNOWN_TO_DUCKDB[place.path.suffix], filesystem=system))
-    return text_literal(quoted(pattern_at(place).text) if opened.files else source)
+    return text_literal(quoted(name) if opened.files else source)
 
 
 def _streamed(frame: Any) -> Source:

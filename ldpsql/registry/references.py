@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection
 
 from ldpsql.domains.domain import Domain
+from ldpsql.engine.files import files_of, reader
 from ldpsql.errors import (
     BadSettings,
     InvalidDomain,
@@ -27,11 +28,12 @@ from ldpsql.errors import (
     RowBudgetExceeded,
     SourceRefused,
 )
+from ldpsql.errors.boundary import of_sql
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.mechanisms.spec import decimal_text, number, read_call
 from ldpsql.places import Place
 from ldpsql.privacy.claims import Claim, Epsilon, MetricLdp
-from ldpsql.quoting import quoted, text_literal
+from ldpsql.quoting import quoted
 
 _KEYS = {"table", "file", "column", "order", "fingerprint"}
 _FORM = 'write domain = {table = "items", column = "item"}, or {file = "items.parquet", column = "item"}'
@@ -82,12 +84,16 @@ def _read(cursor: DuckDBPyConnection, reference: Mapping[str, str]) -> pa.Array:
             raise SourceRefused(f"there is no file {reference['file']}", "give its path, relative to ldpsql.toml")
         else:
             place.open_to(cursor)
-            source = cursor.sql(f"FROM {text_literal(place.text)}")  # a literal
+            kind, files = files_of(cursor, place)
+            if kind == "arrow":
+                raise SourceRefused("a domain is read from a Parquet, CSV or JSON file", _FORM)
+            source = cursor.sql(reader(cursor, kind, files), params=[files])
         table = source.project(", ".join(f"{quoted(name)} AS c{place}" for place, name in enumerate(names))).to_arrow_table()
     except LdpError as error:
-        refusal = error
-    except (duckdb.Error, pa.ArrowException):  # their messages may quote values
-        refusal = SourceRefused(f"the column '{reference['column']}' of {_place(reference)} cannot be read", _FORM)
+        refusal: LdpError = error
+    except (duckdb.Error, pa.ArrowException) as error:  # their messages may quote values
+        ours = of_sql(error) if isinstance(error, duckdb.Error) else None
+        refusal = ours or SourceRefused(f"the column '{reference['column']}' of {_place(reference)} cannot be read", _FORM)
     else:
         column = table.column(table.num_columns - 1)
         return table.column(0).take(pc.sort_indices(column)).combine_chunks()

@@ -17,7 +17,7 @@ from duckdb import DuckDBPyConnection
 
 from ldpsql.caches import ByteCache
 from ldpsql.engine.functions import MARK, Macros, Scalar
-from ldpsql.names import ROWS_QUERY, WRITTEN_CALL
+from ldpsql.names import READING, ROWS_QUERY, WRITTEN_CALL
 
 # SQL text as DuckDB's own tokenizer reads it: statements, the functions that they call, macros, constants.
 #
@@ -160,6 +160,7 @@ def _statement(encoded: bytes, tokens: list[Token], end: int) -> Statement:
 
 IN_PYTHON = frozenset({"perturb", "perturb_batches", "perturb_copy", "perturb_once", "perturb_table"})  # that draw
 _RUNS_TEXT = "query"  # DuckDB's function that runs a string as a query
+_WRITING = (WRITTEN_CALL, ROWS_QUERY, READING)  # our functions that write such strings
 _RUNNING = frozenset({_RUNS_TEXT, "json_execute_serialized_sql"})
 _MACROS = """SELECT database_name, schema_name, function_name, macro_definition FROM duckdb_functions()
              WHERE macro_definition IS NOT NULL AND NOT internal"""
@@ -263,7 +264,7 @@ class DrawingFunctions:
             return True
         if not running:
             return False
-        if not statement.only_constants(_RUNS_TEXT, or_calls=(WRITTEN_CALL, ROWS_QUERY)):
+        if not statement.only_constants(_RUNS_TEXT, or_calls=_WRITING):
             return True
         return any(self._hides(inner) for text in statement.strings for inner in statements(text))
 

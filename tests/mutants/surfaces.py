@@ -15,8 +15,8 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/sql/drawing.py",
-        "        if not statement.only_constants(_RUNS_TEXT, or_calls=(WRITTEN_CALL, ROWS_QUERY)):\n            return True",
-        "        if not statement.only_constants(_RUNS_TEXT, or_calls=(WRITTEN_CALL, ROWS_QUERY)):\n            return False",
+        "        if not statement.only_constants(_RUNS_TEXT, or_calls=_WRITING):\n            return True",
+        "        if not statement.only_constants(_RUNS_TEXT, or_calls=_WRITING):\n            return False",
         "a view that puts SQL together draws unseen",
         "tests/test_lint.py::test_what_redraws_is_found",
     ),
