@@ -242,9 +242,30 @@ def test_pckv_pm_agrees_with_the_ratio_of_its_own_share_only(part: Any) -> None:
 
 def test_the_means_of_the_script_agree_with_the_two_that_the_text_names(part: Any) -> None:
     means = part("means")
-    errors = {name: runs_around(published) for name, published in means.READ_OFF.items()} | {"SR": runs_around(0.1)}
-    assert [f.verdict for f in means.read_off(errors)] == ["agrees", "agrees"]
-    assert [f.verdict for f in means.read_off(errors | {"PM": runs_around(0.03)})] == ["differs", "agrees"]
+    errors = {name: runs_around(published) for name, published in means.READ_OFF.items()}
+    more = {name: 0.8 * runs for name, runs in errors.items()}
+    for mutants in ({"SR": runs_around(0.1)}, {"EM after 5 steps": runs_around(0.3)}, {}):
+        assert [f.verdict for f in means.read_off(errors | mutants, more)] == ["agrees", "agrees"]
+    assert [f.verdict for f in means.read_off(errors | {"PM": runs_around(0.03)}, more)] == ["differs", "agrees"]
+    alone = {"PM": errors["PM"]}
+    assert means.read_off({**alone, "PM-MR": errors["PM-MR"]}, more)[0].why == "it does not hold with PM-MR, epsilon x 1.2"
+    equal = means.read_off({**alone, "PM-MR": errors["PM"], "SR": errors["PM"]}, errors)[0]
+    assert equal.verdict == "does not tell"
+
+
+def test_a_published_mean_of_errors_a_third_of_ours_differs(part: Any) -> None:
+    """Twenty errors with mean and spread .013: their spread is not that of a hundred with mean .004."""
+    errors = -np.log((np.arange(20) + 0.5) / 20)
+    near, ours = part("claims").near, 0.013 * errors / errors.mean()
+    assert [near("fig. 2", mean, ours, 100, 3.0).verdict for mean in (0.004, 0.013, 0.04)] == ["differs", "agrees", "differs"]
+
+
+def test_a_published_mean_differs_from_runs_of_the_same_law_as_seldom_as_it_says(part: Any, rng: np.random.Generator) -> None:
+    """Squared errors of a normal estimate, five against a hundred: beyond two deviations in 5 % of 4,000 draws, within 2 %."""
+    near = part("claims").near
+    means, runs = (rng.normal(size=(4000, n)) ** 2 for n in (5, 100))
+    differing = sum(near("f", five.mean(), many, 5, 2.0).verdict == "differs" for five, many in zip(means, runs, strict=True))
+    assert 0.03 * 4000 < differing < 0.075 * 4000
 
 
 def test_the_window_of_the_script_agrees_with_its_own_start_only(part: Any) -> None:

@@ -40,8 +40,14 @@ def bounded(figure: str, claim: str, ratio: tuple[float, float], most: float, wh
 
 
 def near(figure: str, published: float, runs: np.ndarray, published_runs: int, within: float, why: str = "") -> Finding:
-    """Return whether a published mean is within so many standard errors of the mean of our runs."""
-    mean, error = float(runs.mean()), float(runs.std(ddof=1)) * sqrt(1 / len(runs) + 1 / published_runs)
-    away = (published - mean) / error
-    text = f"{mean:.2e} in {len(runs)} runs: {away:+.1f} standard errors"
+    """Return whether the published mean of an error is within so many standard deviations of a mean like that of our runs.
+
+    Errors of one method at two scales have one shape, close to that of a gamma distribution, so a mean a third of ours also has a
+    third of its spread. The ratio of two such means has an F distribution, and Paulson's cube roots make it a normal one.
+    """
+    mean, spread = float(runs.mean()), float(runs.std(ddof=1))
+    theirs, own = ((spread / mean) ** 2 / 9 / n for n in (published_runs, len(runs)))
+    root = float(np.cbrt(published / mean))
+    away = (root * (1 - own) - (1 - theirs)) / sqrt(root**2 * own + theirs)
+    text = f"{mean:.2e} +- {spread / sqrt(len(runs)):.0e} in {len(runs)} runs: {away:+.1f} standard deviations"
     return Finding.checked(figure, f"{published:.2e} in {published_runs} runs", text, abs(away) <= within, why)

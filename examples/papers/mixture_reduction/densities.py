@@ -20,8 +20,8 @@ BEYOND = {
     "held out": "ldp.ibu(counts, m(), stop := 'held_out')",
     "best": "ldp.best(counts, m())",
 }
-RAISED = STOPPED | {LONG: "ldp.ibu(counts, m(), stop := 10000)"}
-DENSITIES = RAISED | SMOOTHED | FIVE | BEYOND
+RAISED = STOPPED | SMOOTHED | {LONG: "ldp.ibu(counts, m(), stop := 10000)"}
+DENSITIES = RAISED | FIVE | BEYOND
 IN_PLACE = ["EM", "EMS", "EM after 5 steps", RAW]  # of MR: the first stops by its rule
 FEW = 3  # runs of those beyond the paper, which take longest
 BY_SCRIPT, SCRIPTED = "MR by the script", 6  # runs
@@ -79,8 +79,8 @@ def density_errors(
         name: fitted(reports.with_counts(reports.counts[: fewer.get(name, runs)]), call)
         for name, call in stopped(calls, epsilon).items()
     }
-    if calls is DENSITIES:
-        fits[BY_SCRIPT] = scripted(reports.with_counts(reports.counts[:SCRIPTED]), epsilon)
+    by_script = reports.with_counts(reports.counts[: SCRIPTED if calls is DENSITIES else FEW])
+    fits[BY_SCRIPT] = scripted(by_script, epsilon)
     return pl.DataFrame([
         four_errors(p, q) | {"data": source, "method": name, "run": run}
         for name, thetas in (fits | {RAW: reports.shares}).items() for run, q in enumerate(thetas)
@@ -95,19 +95,27 @@ def by_density(paper: Reproduction, mechanism: str, rows: pl.DataFrame, more: pl
         each, again = (errors.drop_nulls(["MR", to]) for errors in (each, again))
         both = {data: errors for (data,), errors in each.group_by("data")}
         ratios = ", ".join(f"{data}: {both[data]['MR'].mean() / both[data][to].mean():.2f}" for data in order)
-        text = f"{ratios}; {len(each) // len(order)} runs of each"
+        text = f"{ratios}; {len(each) // len(order)} runs of each, {len(again) // len(order)} with epsilon x 1.2"
         finding = at_most(figure, claim, (each["MR"] / each[to]).to_list(), 0.9, ONE_RULE if to == "EM" else GAINS, text)
         mutants = {name: at_most(figure, claim, (each[name] / each[to]).to_list(), 0.9) for name in IN_PLACE}
         mutants["epsilon x 1.2"] = at_most(figure, claim, (again["MR"] / again[to]).to_list(), 0.9)
         paper.findings.append(finding.against(mutants, "EM"))
     for error in (*ERRORS, SORTED):
-        each = rows.pivot(on="method", index=["data", "run"], values=error).drop_nulls([BY_SCRIPT, "EMS"])
+        each, again = (
+            errors.pivot(on="method", index=["data", "run"], values=error).drop_nulls([BY_SCRIPT, "EMS"])
+            for errors in (rows, more)
+        )
         text = ", ".join(
             f"{data}: {part[BY_SCRIPT].mean() / part['EMS'].mean():.2f}"
             for (data,), part in each.group_by("data", maintain_order=True)
         )
-        tried = {name: at_most(f"fig. 5, fig. 9, {mechanism}: {error}, MR / EM, by the script", CLAIM, (each[name] / each["EMS"]).to_list(), 0.9,
-                               NOT_BY_SCRIPT, f"{text}; {len(each) // len(order)} runs of each") for name in (BY_SCRIPT, "EM", "MR")}  # fmt: skip
+        figure, text = (
+            f"fig. 5, fig. 9, {mechanism}: {error}, MR / EM, by the script",
+            f"{text}; {len(each) // len(order)} runs of each",
+        )
+        ratios_of = {name: each[name] / each["EMS"] for name in (BY_SCRIPT, "MR", "EM", "EM after 5 steps", RAW)}
+        ratios_of["epsilon x 1.2"] = again[BY_SCRIPT] / again["EMS"]
+        tried = {name: at_most(figure, CLAIM, every.to_list(), 0.9, NOT_BY_SCRIPT, text) for name, every in ratios_of.items()}
         paper.findings.append(tried.pop(BY_SCRIPT).against(tried, "EM"))
     mean = rows.filter(pl.col("run") < FEW).group_by("data", "method").agg(pl.col("Wasserstein").mean())
     few = {(source, name): distance for source, name, distance in mean.iter_rows()}
@@ -121,6 +129,6 @@ def by_density(paper: Reproduction, mechanism: str, rows: pl.DataFrame, more: pl
 
 
 CLAIM = "10 to 20 % below EM, less for more people"
-ONE_RULE = "one rule stops both, and then merging gains this much; see the rows by the script for its EM and MR, which smooth"
-NOT_BY_SCRIPT = ("with the scripts' EM and MR, and for sorted shares their distance, it falls by less; in their published output it does, too: to .97 "
-                 "by PM with epsilon 2 and to .92 by SW with epsilon 1")  # fmt: skip
+ONE_RULE = "EM and MR stop by the same rule here, and merging alone gains less than claimed; the rows by the script have its EM and MR, which smooth"
+NOT_BY_SCRIPT = ("the scripts' EM and MR, both of which smooth, are nearer to each other; so they are in the output that the authors publish: "
+                 ".97 for PM with epsilon 2, .92 for SW with epsilon 1")  # fmt: skip

@@ -30,6 +30,7 @@ ITS_DATA, ITS_CENTRES = "S-MN of the authors' script, n = 5,000", {0.4: 0.4, 0.7
 SHOWN = [*PUBLISHED_MEANS, *IN_PLACE[2:], ALGORITHM_3]
 READ_OFF = {"PM": 0.022, "PM-MR": 0.004}  # that of PM fits about 5,500 people, so that the figure may be of the script's data
 HEADLINE = 0.3  # of the error of PM, at one epsilon at least
+NOT_READ_OFF = {"PM": "", "PM-MR": "neither algorithm 3 nor the script's MR comes so near to the truth on the script's data"}
 NOT_ALGORITHM_3 = "it does not follow from algorithm 3: see the rows by the script, with the authors' data, EM and MR"
 
 
@@ -67,16 +68,20 @@ def by_script(_: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     for source, values in (("S-MN, n = 2,000", s_mn(2000)), (ITS_DATA, normals(ITS_CENTRES, 5000))):
         rows = pl.concat([mean_errors(values, bins, epsilon, runs, by_script=True) for epsilon in (0.5, 1, 1.5)])
         by_mean(paper, f"{source}, by the script", rows, mean_errors(values, bins, 1.8, runs, by_script=True))
-    one = rows.filter(pl.col("epsilon") == 1).with_columns(pl.col("error").abs())
-    paper.findings += read_off({name: part["error"].to_numpy() for (name,), part in one.group_by("method")})
+    one, more = (
+        {name: part["error"].abs().to_numpy() for (name,), part in errors.group_by("method")}
+        for errors in (rows.filter(pl.col("epsilon") == 1), mean_errors(values, bins, 1.2, runs, by_script=True))
+    )
+    paper.findings += read_off(one, more)
 
 
-def read_off(errors: dict[str, np.ndarray]) -> list[Finding]:
-    """Compare mean absolute errors at epsilon 1 with the two that section VI-B names, and what may stand in place of each method."""
+def read_off(errors: dict[str, np.ndarray], more: dict[str, np.ndarray]) -> list[Finding]:
+    """Compare mean absolute errors at epsilon 1 with the two that section VI-B names; ``more`` are errors at epsilon 1.2."""
     findings = []
     for name, published in READ_OFF.items():
         figure = f"fig. 2, {ITS_DATA}, epsilon 1: MAE of {name}"
-        tried = {other: near(figure, published, runs, RUNS, WITHIN, NOT_ALGORITHM_3) for other, runs in errors.items()}
+        by_method = errors | {"epsilon x 1.2": more[name]}
+        tried = {other: near(figure, published, runs, RUNS, WITHIN, NOT_READ_OFF[name]) for other, runs in by_method.items()}
         findings.append(tried.pop(name).against(tried))
     return findings
 

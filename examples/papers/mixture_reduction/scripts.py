@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp, log, sqrt
 
 import numpy as np
@@ -166,8 +167,8 @@ def pairs(_: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
 
 def by_window(paper: Reproduction, figure: str, published: float, squared: dict[str, np.ndarray]) -> None:
     """Compare the published squared error of PCKV-PM with that of the script's own mechanism, and of others in its place."""
-    tried = {name: near(figure, published, runs, WINDOW_RUNS, WITHIN, OTHER_PAIRS) for name, runs in squared.items()}
-    paper.findings.append(tried.pop(BY_SCRIPT).against(tried))
+    tried = {name: near(figure, published, runs, WINDOW_RUNS, WITHIN) for name, runs in squared.items()}
+    paper.findings.append(replace(tried.pop(BY_SCRIPT), why=FEW_RUNS).against(tried))
 
 
 def by_mixture(paper: Reproduction, figure: str, share: float, ratios: dict[str, np.ndarray]) -> None:
@@ -185,6 +186,9 @@ def by_mixture(paper: Reproduction, figure: str, share: float, ratios: dict[str,
 OTHER_PAIRS = (
     "the published PCKV-PM by its joint likelihood; for the script's mechanism, tuned by hand for its data, see the row before"
 )
+
+
+FEW_RUNS = f"the mean of {WINDOW_RUNS} squared errors has a relative spread of {sqrt(2 / WINDOW_RUNS):.2f}: what is less than seven times as large agrees"
 
 
 def script_values(people: int) -> np.ndarray:
