@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from ldpsql.cli.app import app
 from ldpsql.functions import registry
 from ldpsql.ledger import Ledger, Policy
 from tests.commands import run
@@ -34,6 +36,27 @@ def test_the_ledger_is_shown(project: Path) -> None:
     assert (row["column"], row["claim"], row["state"]) == ("city", "1.5-LDP", "published")
     assert run("budget", "check", "--ledger", str(project / "budget.ledger")).stdout.startswith("ok: 1 releases, 0 ")
     assert json.loads(run("budget", "export", cwd=project).stdout).keys() == {"policies", "balances", "history"}
+
+
+@pytest.mark.parametrize(
+    ("command", "note"),
+    [
+        ("budget history --ledger new.ledger", "no releases\n"),
+        ("budget unpublished --ledger new.ledger", "no unpublished releases\n"),
+        ("budget settle --ledger new.ledger", "no unpublished releases\n"),
+        ("policy diff ldpsql.toml ldpsql.toml", "no differences\n"),
+        ("lint clean.sql", "no findings\n"),
+    ],
+)
+def test_a_command_without_rows_says_so_and_writes_none(
+    command: str, note: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    Ledger.open("new.ledger", Policy(epsilon_budget=2))
+    Path("clean.sql").write_text("SELECT 1")
+    for form, out, err in (("table", "", note), ("json", "[]\n", ""), ("csv", "", "")):
+        done = CliRunner().invoke(app, [*command.split(), "--format", form])
+        assert (done.exit_code, done.stdout, done.stderr) == (0, out, err)
 
 
 def test_a_mistyped_ledger_is_not_an_empty_one(project: Path) -> None:

@@ -34,7 +34,7 @@ def history(ledger: LedgerOption = None, form: FormatOption = Format.TABLE) -> N
     """List every column of every release, oldest first, and whether it was published."""
     from ldpsql.ledger.guard import needed_ledger
 
-    write_rows(needed_ledger(ledger).history(), form)
+    write_rows(needed_ledger(ledger).history(), form, "no releases")
 
 
 @app.command(epilog="Example: ldpsql budget check")
@@ -56,7 +56,7 @@ def unpublished(ledger: LedgerOption = None, form: FormatOption = Format.TABLE) 
 
     from ldpsql.ledger.guard import needed_ledger
 
-    write_rows([asdict(release) for release in needed_ledger(ledger).unpublished()], form)
+    write_rows([asdict(release) for release in needed_ledger(ledger).unpublished()], form, "no unpublished releases")
 
 
 @app.command(epilog="Example: ldpsql budget settle --database warehouse.duckdb")
@@ -88,7 +88,7 @@ def settle(
             {"release": one.release, "destination": one.destination, "people": one.people, "outcome": text}
             for one, text in settled(opened, con, release or (), unseen=unseen)
         ]
-    write_rows(outcomes, form)
+    write_rows(outcomes, form, "no unpublished releases")
 
 
 @app.command(epilog="Example: ldpsql budget export > ledger.json")
@@ -163,7 +163,7 @@ def diff(
     from ldpsql.ledger.review import WEAKER, changes, terms
 
     differing = changes(terms(old), terms(new))
-    write_rows([asdict(change) for change in differing], form)
+    write_rows([asdict(change) for change in differing], form, "no differences")
     if any(change.verdict == WEAKER for change in differing):
         raise typer.Exit(PrivacyError.exit_code)
 

@@ -289,10 +289,10 @@ def of_table(table: pa.Table) -> Iterator[dict[str, Any]]:
     return (row for batch in batches for row in batch.to_pylist())
 
 
-def write_rows(rows: Iterable[Mapping[str, Any]], form: Format) -> None:
+def write_rows(rows: Iterable[Mapping[str, Any]], form: Format, nothing: str = "no rows") -> None:
     """Write rows, all with the same keys: as aligned columns, rounded to their errors, or JSON, JSON lines or CSV.
 
-    Only aligned columns need all rows in memory.
+    Only aligned columns need all rows in memory. If there are no rows to align, ``nothing`` says so on stderr.
     """
     from ldpsql.estimates.shown import aligned, cells
 
@@ -309,6 +309,8 @@ def write_rows(rows: Iterable[Mapping[str, Any]], form: Format) -> None:
         csv.writer(out, lineterminator="\n").writerows(_cells(rows))
     elif lines := list(cells(rows)):
         out.write(aligned(lines) + "\n")
+    else:
+        typer.echo(nothing, err=True)
 
 
 def write_text(text: str, output: Path | None, note: str) -> None:

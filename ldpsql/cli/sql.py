@@ -178,7 +178,7 @@ def lint(
     if form is LintFormat.SARIF:
         typer.echo(sarif(rows))
     else:
-        write_rows(rows, Format.TABLE if form is LintFormat.TEXT else Format(form.value))
+        write_rows(rows, Format.TABLE if form is LintFormat.TEXT else Format(form.value), "no findings")
     if rows:
         raise typer.Exit(PrivacyError.exit_code)
 
