@@ -355,6 +355,22 @@ def test_nothing_to_perturb_is_an_empty_result(db: DuckDBPyConnection) -> None:
     assert rows(db, "SELECT count(*) FROM 'none/*.parquet'") == [(0,)]
 
 
+@pytest.mark.parametrize(
+    ("columns", "keep"), [({"City": CITY, "city": CITY}, []), ({"City": CITY}, ["city"]), ({"n": CITY}, ["City", "city"])]
+)
+def test_columns_whose_names_differ_only_in_case_are_refused(
+    db: DuckDBPyConnection, columns: dict[str, str], keep: list[str]
+) -> None:
+    source = pa.table(dict.fromkeys(("City", "city", "n"), CITIES))
+    for draw in (
+        lambda: perturb_table(db, source, "t", columns, keep=keep),
+        lambda: perturb_copy(db, source, "t.parquet", columns, keep=keep),
+        lambda: perturb_batches(source, columns, keep=keep),
+    ):
+        with pytest.raises(InvalidParameter, match="two columns have names that differ only in case"):
+            draw()
+
+
 def test_names_and_types_of_any_kind_pass_through(db: DuckDBPyConnection) -> None:
     db.execute(
         "CREATE TABLE odd AS SELECT 'a'::ENUM('a', 'b') AS \"it's\", 1 AS day, {'k': [1, 2]} AS s, DATE '2020-01-01' AS d"

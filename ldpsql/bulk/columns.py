@@ -265,6 +265,8 @@ class Projection:
             raise InvalidParameter("there is no column to perturb", "columns={'city': 'krr(epsilon=1, domain=[...])'}")
         if set(kept) & set(mechanisms):
             raise InvalidParameter("a column cannot be both perturbed and kept", "name it once")
+        if len({name.casefold() for name in (*mechanisms, *kept)}) < len(mechanisms) + len(kept):
+            raise InvalidParameter("two columns have names that differ only in case", "DuckDB takes them for one: rename one")
         return cls({name: certify(mechanism) for name, mechanism in mechanisms.items()}, kept, permanent)
 
     @property
