@@ -22,7 +22,7 @@ BENCH_STAMP := $(BENCH)/.installed
 SITE := .venv-site
 SITE_STAMP := $(SITE)/.installed
 
-.PHONY: sanitize test-python demo papers mutants bench-check test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres test-orchestrators postgresql environments lint format bench docs site release-check clean
+.PHONY: sanitize test-python demo papers mutants bench-check test test-slow test-dbt test-browser test-clients test-lowest test-stress test-spark test-postgres test-orchestrators debian environments lint format bench docs site release-check clean
 
 # Modules are compiled when they are imported: most of a package never is. An editable installation compiles the kernels in C.
 INSTALLED := pyproject.toml constraints.txt
@@ -46,6 +46,9 @@ demo: $(STAMP)  ## perturb and estimate the flights that left New York in 2013; 
 # The tests start many processes, which would compile all modules again if nothing may be written beside them.
 export PYTHONDONTWRITEBYTECODE :=
 
+# $(call apt,PACKAGES): install packages of Debian's.
+apt = { apt-get update -qq && apt-get install -y -qq $(1) >/dev/null; }
+
 LONG := --override-ini faulthandler_timeout=3600  # many builds or kills in a test: no other takes 300 s
 
 PAPERS ?=
@@ -66,7 +69,8 @@ $(DBT_STAMP): $(INSTALLED) constraints-dbt.txt | $(STAMP)
 	$(call beside,$(DBT),--no-deps --requirement constraints-dbt.txt --editable .)
 	touch $(DBT_STAMP)
 
-test-dbt: $(DBT_STAMP) postgresql  ## build examples/dbt with real dbt-core, dbt-duckdb and dbt-postgres, which have an environment of their own
+test-dbt: $(DBT_STAMP)  ## build examples/dbt with real dbt-core, dbt-duckdb and dbt-postgres, which have an environment of their own
+	command -v psql >/dev/null || $(call apt,postgresql) || true
 	$(DBT)/bin/python -m pytest $(LONG) tests/test_dbt.py
 
 test-browser: $(STAMP) site  ## look at the pages and the site in a real browser: Debian's chromium
@@ -74,7 +78,7 @@ test-browser: $(STAMP) site  ## look at the pages and the site in a real browser
 
 CLIENTS ?= 5000
 test-clients: $(STAMP)  ## modules for JavaScript in Node and chromium: installs Node; in full: make test-clients CLIENTS=1000000
-	command -v node >/dev/null || { apt-get update -qq && apt-get install -y -qq nodejs >/dev/null; } || true
+	command -v node >/dev/null || $(call apt,nodejs) || true
 	$(RUN)python -m tests.stress.clients --words $(CLIENTS)
 
 $(LOWEST_STAMP): $(INSTALLED) tests/lowest.py | $(STAMP)
@@ -153,7 +157,7 @@ $(SPARK_STAMP): $(INSTALLED) | $(STAMP)
 	touch $(SPARK_STAMP)
 
 test-spark: $(SPARK_STAMP)  ## the tests that need Spark: installs pyspark, and Java where there is none
-	command -v java >/dev/null || { apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null; }
+	command -v java >/dev/null || $(call apt,openjdk-17-jre-headless)
 	$(SPARK)/bin/python -m pytest tests/spark
 
 $(WAREHOUSES_STAMP): $(INSTALLED) | $(STAMP)
@@ -170,12 +174,13 @@ $(ORCHESTRATORS_STAMP): $(INSTALLED) | $(STAMP)
 test-orchestrators: $(ORCHESTRATORS_STAMP)  ## the recipes for Airflow, Dagster and dlt: .ci/run leaves them out, as they take minutes
 	$(ORCHESTRATORS)/bin/python -m pytest $(LONG) tests/test_recipes.py
 
-environments: $(DBT_STAMP) $(LOWEST_STAMP) $(SPARK_STAMP) $(SITE_STAMP) $(WAREHOUSES_STAMP)
+debian:  # what later targets of .ci/run need, while pip fills the first environment: one apt-get locks out others
+	{ command -v psql && command -v node && command -v java; } >/dev/null || $(call apt,nodejs openjdk-17-jre-headless postgresql) || true
 
-postgresql:  # Debian's, where there is none
-	command -v psql >/dev/null || { apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || true
+environments: debian $(DBT_STAMP) $(LOWEST_STAMP) $(SPARK_STAMP) $(SITE_STAMP) $(WAREHOUSES_STAMP)
 
-test-postgres: $(WAREHOUSES_STAMP) postgresql  ## PostgreSQL, ClickHouse and DataFusion
+test-postgres: $(WAREHOUSES_STAMP)  ## PostgreSQL, ClickHouse and DataFusion
+	command -v psql >/dev/null || $(call apt,postgresql) || true
 	$(WAREHOUSES)/bin/python -m pytest $(LONG) tests/postgres
 
 clean:
