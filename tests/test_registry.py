@@ -64,6 +64,17 @@ def test_everything_built_in_is_found_and_works() -> None:
     }
 
 
+def test_duckdb_lists_every_public_function_with_a_sentence() -> None:
+    with ldpsql.connect() as con:
+        rows = con.execute(
+            "SELECT DISTINCT function_name, comment FROM duckdb_functions() "
+            "WHERE database_name = 'ldp' AND NOT starts_with(function_name, '_')"
+        ).fetchall()
+    assert [name for name, comment in rows if not comment] == []
+    own = {(name, kind.summary()) for name, kind in registry().mechanisms.items()}
+    assert own | {(name, f"aggregate: {kind.summary()}") for name, kind in registry().estimators.items()} <= {*rows}
+
+
 def test_a_third_partys_plugin_adds_its_mechanism_and_its_estimator() -> None:
     module = plugin_module("other", ldpsql_mechanisms=lambda: [Whisper], ldpsql_estimators=lambda: [Guess])
     loaded, plugin = added(module)

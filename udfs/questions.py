@@ -18,7 +18,6 @@ from ldpsql.estimators import Estimator, InvalidParameter
 from ldpsql.functions import (
     Column,
     Handles,
-    Macros,
     Registry,
     Scalar,
     Settings,
@@ -33,9 +32,8 @@ from ldpsql.functions import (
     plain,
     python_value,
     registry,
-    sql_literal,
 )
-from ldpsql.questions import SHARES, TESTED, Asked, Estimates, Fields, Kind, Lines, Mean, Question, Variance
+from ldpsql.questions import SHARES, TESTED, Asked, Estimates, Fields, Kind, Lines, Mean, Variance
 from ldpsql.quoting import fields_of
 from ldpsql.registry.agreement import read_source, records_in, refuse_groups, values_type_of
 from ldpsql.registry.handles import ASKED, numbers, without_inversion
@@ -179,12 +177,6 @@ def _types(fields: Fields, values: Any) -> dict[str, Any]:
 _MEANS = {kind: kind for kind in ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")} | {"DATE": "TIMESTAMP"}
 
 
-def _of_estimator(estimator: type[Estimator], shares: type[Question]) -> Macros:
-    """Return the aggregate of one estimator: the shares of all values."""
-    options = {parameter.name: sql_literal(parameter.default) for parameter in estimator.parameters()}
-    return aggregate(shares, estimator.name, estimator.name, options)
-
-
 @hookimpl
 def ldpsql_functions(known: Registry) -> list[Any]:
     """Offer an aggregate for each question and each estimator, and the functions that they call."""
@@ -197,5 +189,5 @@ def ldpsql_functions(known: Registry) -> list[Any]:
         Scalar("__ldp_compared", compared, sql_type(TESTED)),
         *(answering(question, ASKED.thing) for question in questions if not question.two_groups),
         *map(aggregate, questions),
-        *(_of_estimator(estimator, known.questions[SHARES]) for estimator in known.estimators.values()),
+        *(aggregate(known.questions[SHARES], estimator) for estimator in known.estimators.values()),
     ]

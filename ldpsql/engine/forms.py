@@ -17,6 +17,7 @@ from ldpsql.domains.sql_types import SQL_TYPES, sql_type
 from ldpsql.engine.functions import CATALOG_NUMBER, Macros, Scalar, struct_text
 from ldpsql.errors import BadCounts, InvalidParameter
 from ldpsql.estimates.question import REQUIRED, Fields, Kind, Question
+from ldpsql.estimators.base import Estimator
 from ldpsql.mechanisms.base import CertifiedMechanism, Mechanism, certify
 from ldpsql.mechanisms.spec import sql_literal
 from ldpsql.names import (
@@ -70,9 +71,7 @@ COUNTED = "_counted"  # the macro that counts reports of any form, see `ldpsql.e
 _OF_VALUES = (Kind.VALUE, Kind.MEAN)
 
 
-def aggregate(
-    question: type[Question], name: str = "", estimator: str = "", options: Mapping[str, str] | None = None
-) -> Macros:
+def aggregate(question: type[Question], estimator: type[Estimator] | None = None) -> Macros:
     """Return the aggregate of a question, and its table function.
 
     If all other arguments are optional, the mechanism ``m`` may be left out or false: then the type of the reports must record
@@ -80,12 +79,13 @@ def aggregate(
 
     Args:
         question: the question.
-        name: another name than that of the question, under which it is asked of one estimator.
-        estimator: the name of that estimator.
-        options: the options of the estimator that SQL takes, each with its default as SQL.
+        estimator: the only estimator of which it is asked, under whose name and with whose options; it has no table function.
 
     """
-    name, options = name or question.name, question.options if options is None else options
+    named, options = estimator or question, question.options
+    if estimator:
+        options = {parameter.name: sql_literal(parameter.default) for parameter in estimator.parameters()}
+    name, summary = named.name, estimator.summary() if estimator else question.summary
     own = question.parameters()
     required: dict[str, str | None] = {one: None for one, default in own.items() if default is REQUIRED}
     optional: dict[str, str | None] = {one: sql_literal(default) for one, default in own.items() if default is not REQUIRED}
@@ -93,7 +93,7 @@ def aggregate(
     raw: dict[str, str | None] = {one: default or "NULL" for one, default in question.raw.items()}
     optional = raw | optional
     arguments = required | optional | dict(options) | {"keep": "true"}
-    method = text_literal(estimator) if estimator else "estimator" if "estimator" in options else "NULL"
+    method = text_literal(name) if estimator else "estimator" if "estimator" in options else "NULL"
     chosen = _struct(one for one in options if one != "estimator")
 
     def asked(record: str) -> str:
@@ -102,7 +102,7 @@ def aggregate(
     if question.two_groups:
         over = {"counts": None, "others": None, "m": "false"} | optional | dict(options)
         compared = f"{COMPARED}(counts, {asked('typeof(counts)')}, others, {asked('typeof(others)')})"
-        return Macros("\n".join([_macro(name, over, compared), _comment(name, question.summary)]))
+        return Macros("\n".join([_macro(name, over, compared), _comment(name, summary)]))
     if not question.lists:
         arguments["weight"] = "NULL"
     listed = f"{LISTED_BY}(report, keep)"
@@ -113,8 +113,8 @@ def aggregate(
     record = f"{RECORD_OF}(report, report)"
     answer = _answer(question, counts, asked(record), record)
     made = [_macro(name, {"report": None, "m": None if required else "false"} | arguments, answer)]
+    made.append(_comment(name, f"aggregate: {summary}"))
     if not estimator:
-        made.append(_comment(name, f"aggregate: {question.summary}"))
         made += _over_tables(question, arguments, counts, asked, record)
     return Macros("\n".join(made))
 

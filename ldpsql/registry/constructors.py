@@ -32,8 +32,9 @@ def constructor(name: str, mechanism: type[Mechanism], *, trusted: bool) -> str:
     own = {"domain": mechanism.sql_domain} if mechanism.sql_domain else {}
     if own or mechanism.sql_reports != Mechanism.sql_reports:  # else the reports are the values of the parameter `domain`
         own["reports"] = mechanism.sql_reports
+    summary = text_literal(mechanism.summary())
     if not trusted:
-        check_sql(name, [p.name for p in parameters], [*own.values()], [*defaults.values()])
+        check_sql(name, [p.name for p in parameters], [*own.values()], [*defaults.values(), summary])
         own = {key: f"({text}\n)" for key, text in own.items()}  # as it was read, with a comment at its end or without
     arguments = [f"{quoted(p.name)} := {defaults[p.name]}" if p.name in defaults else quoted(p.name) for p in parameters]
     fields = {"mechanism": _named(name, parameters)} | {p.name: _expression(p) for p in parameters} | own
@@ -42,7 +43,8 @@ def constructor(name: str, mechanism: type[Mechanism], *, trusted: bool) -> str:
     body, before = struct_text(fields), ""
     if trusted and any(mechanism.sql_reports.count(quoted(p.name)) > 1 for p in parameters if p.is_list):
         before, body = _once(name, fields, own)
-    return f"{before}CREATE OR REPLACE MACRO ldp.{name}({', '.join(arguments)}) AS {body}{''.join(fewer)};"
+    made = f"{before}CREATE OR REPLACE MACRO ldp.{name}({', '.join(arguments)}) AS {body}{''.join(fewer)};"
+    return f"{made}\nCOMMENT ON MACRO ldp.{name} IS {summary};"
 
 
 def _once(name: str, fields: dict[str, str], own: dict[str, str]) -> tuple[str, str]:
