@@ -244,7 +244,17 @@ def test_sql_lints_the_views_and_macros_of_its_database(warehouse: Path) -> None
         findings = con.execute("SELECT kind, name FROM ldp.lint() ORDER BY kind").fetchall()
         assert findings == [("macro", "main.of city"), ("view", "main.by_city")]
         con.execute("CREATE VIEW redraws AS SELECT ldp.perturb(region, ldp.krr(1, ['north', 'south'])) FROM reports")
-        assert ("view", "main.redraws") in con.execute("SELECT kind, name FROM ldp.lint()").fetchall()
+        con.execute(
+            "CREATE TABLE computed (x VARCHAR, r AS (CAST(ldp.perturb(x, ldp.krr(1, ['a', 'b'])) AS VARCHAR)), u AS (x || '!'))"
+        )
+        con.execute("CREATE TABLE checked (x VARCHAR, CHECK (ldp.perturb(x, ldp.krr(1, ['a', 'b'])) = 'a'), CHECK (x <> 'c'))")
+        drawn = {
+            ("view", "main.redraws", "read"),
+            ("generated column of table", "main.computed", "read"),
+            ("check constraint of table", "main.checked", "insert"),
+        }
+        found = con.execute("SELECT kind, name, regexp_extract(problem, 'every (\\w+) draws', 1) FROM ldp.lint()").fetchall()
+        assert {one for one in found if one[2]} == drawn
     with ldpsql.connect() as con:
         assert con.execute("FROM ldp.lint()").fetchall() == []
 

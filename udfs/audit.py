@@ -111,7 +111,7 @@ _Tables = Annotated[Column, Takes("the tables of a database", lists_of(structs_w
 
 @by_row(_Objects, _Tables)
 def lint(listed: list[dict[str, str]] | None, recorded: list[dict[str, Any]] | None) -> list[dict[str, str]]:
-    """Return the findings about the views and macros of a database."""
+    """Return the findings about the views, macros, generated columns and checks of a database."""
     tables = recorded_tables((*table["path"], table["columns"]) for table in recorded or [])
     return [vars(finding) for finding in lint_objects((Object(**one) for one in listed or []), tables)]
 

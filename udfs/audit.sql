@@ -33,6 +33,12 @@ WITH macros AS (
         'CREATE MACRO "{}"({}) AS {}{}', replace(function_name, '"', '""'), coalesce(system.main.list_aggregate(parameters, 'string_agg', ', '), ''),
         CASE WHEN function_type = 'table_macro' THEN 'TABLE ' ELSE '' END, macro_definition
     ) FROM macros
+    UNION ALL
+    SELECT 'generated column of table', schema_name || '.' || table_name, 'SELECT ' || generation_expression
+    FROM duckdb_columns() WHERE database_name <> 'system' AND is_generated
+    UNION ALL
+    SELECT 'check constraint of table', schema_name || '.' || table_name, 'SELECT ' || expression
+    FROM duckdb_constraints() WHERE constraint_type = 'CHECK'
 ), tables AS (
     SELECT {'path': [database_name, schema_name, table_name],
             'columns': list({'name': column_name, 'comment': concat_ws(' ', comment, data_type)} ORDER BY column_index)} AS recorded
@@ -43,7 +49,7 @@ SELECT unnest(__ldp_lint(
     (SELECT list({'kind': kind, 'name': name, 'sql': sql} ORDER BY kind, name) FROM objects), (SELECT list(recorded ORDER BY recorded) FROM tables)
 ), recursive := true);
 
-COMMENT ON MACRO TABLE ldp.lint IS 'views and macros of the database that draw again whenever they are used, or use reports as if they were the values';
+COMMENT ON MACRO TABLE ldp.lint IS 'views, generated columns, checks and macros of the database that draw again whenever they are used, or use reports as if they were the values';
 
 CREATE OR REPLACE MACRO ldp.budget() AS TABLE SELECT unnest(__ldp_budget(ldp._guard()), recursive := true);
 

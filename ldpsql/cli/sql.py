@@ -163,8 +163,8 @@ def lint(
 
     It also finds columns of reports in GROUP BY, WHERE, JOIN, DISTINCT, comparisons, aggregates and windows, and says what to
     write instead. Columns are reports if these files draw them, or if Parquet files or comments of the database record it.
-    With --database, it also reads the views and macros of the database; with --portable, it finds those that other clients of
-    DuckDB can neither use nor import. Exits with 3 if it finds anything.
+    With --database, it also reads what the database defines; with --portable, it finds the views and macros that other
+    clients of DuckDB can neither use nor import. Exits with 3 if it finds anything.
 
     Example: ldpsql lint models/ reports.sql --database warehouse.duckdb --format json
     """

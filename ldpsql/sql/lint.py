@@ -48,7 +48,7 @@ class Finding:
 
 
 class Object(NamedTuple):
-    """A view or a macro: its kind, its name, and the SQL that creates it."""
+    """A view, a macro, a generated column or a check: its kind, its name, and the SQL that creates or computes it."""
 
     kind: str
     name: str
@@ -135,10 +135,10 @@ def redrawn(kind: str, name: str, draws: Draws) -> Finding:
 
 
 def lint_objects(objects: Iterable[Object], tables: Iterable[tuple[tuple[str, ...], Relation]]) -> list[Finding]:
-    """Return the findings about views and macros of a database: those that draw again, and those that use reports as values.
+    """Return the findings about objects of a database: those that draw again, and those that use reports as values.
 
     Args:
-        objects: the views and macros that the user made.
+        objects: the views, macros, generated columns and checks that the user made.
         tables: the tables that record the mechanisms of their columns.
 
     """
@@ -160,7 +160,7 @@ def lint_objects(objects: Iterable[Object], tables: Iterable[tuple[tuple[str, ..
 
 def _redrawn(one: Object, drawing: DrawingFunctions) -> Finding | None:
     """Return the finding for an object that draws whenever it is used, or None."""
-    body = one.sql.partition(" AS ")[2]
+    body = one.sql.partition(" AS ")[2] if one.kind in ("macro", "view") else one.sql
     draws = drawing.of(body)
     if draws is Draws.NOTHING or (one.kind == "macro" and (draws is Draws.UNKNOWN or not _reads_stored(body))):
         return None

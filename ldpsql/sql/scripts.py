@@ -288,7 +288,9 @@ def _text(path: Path) -> str:
     except FileNotFoundError:
         raise SourceRefused(f"there is no file {path}", "name SQL files or folders of them") from None
     except UnicodeDecodeError:
-        raise SourceRefused(f"{path} is not UTF-8 text", "name SQL files or folders of them") from None
+        raise SourceRefused(
+            f"{path} is not UTF-8 text", "name SQL files or folders of them, and a database after --database"
+        ) from None
 
 
 def _lint(path: Path, text: str, drawing: DrawingFunctions) -> list[Place]:
