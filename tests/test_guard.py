@@ -253,6 +253,10 @@ UNSEEN: dict[str, list[str] | None] = {
     f"{DRAWN} named(_chosen())": None,
     "EXECUTE earlier": None,
     f"INSERT INTO fleeting {DRAWN} others": None,
+    f"CREATE TEMP TABLE People AS FROM others; {DRAWN} people": None,
+    f"CREATE TEMP VIEW people AS FROM others; CREATE TABLE reports AS {DRAWN} people": None,
+    "CREATE TEMP TABLE people AS FROM others; FROM ldp.perturb_rows(people, {city: city()})": None,
+    f"CREATE TEMP TABLE of_lima AS FROM others; {DRAWN} of_lima": None,
     f"BEGIN; CREATE TABLE uncommitted AS FROM others; {DRAWN} uncommitted": None,
 }
 
@@ -266,6 +270,7 @@ def test_a_release_draws_nothing_of_which_nobody_can_see_what_it_reads(
         CREATE TABLE others AS FROM people LIMIT 10; CREATE TABLE stored (city TEXT); CREATE TEMP TABLE fleeting (city TEXT);
         COPY others TO 'others.parquet'; SET VARIABLE t = 'others'; PREPARE earlier AS {DRAWN} others;
         SET VARIABLE q = json_serialize_sql('FROM others');
+        CREATE VIEW of_lima AS FROM people WHERE city = 'Lima';
         CREATE MACRO _chosen() AS coalesce(getvariable('t'), 'people'); CREATE MACRO named(t) AS TABLE FROM query_table(t)""")
     with (
         pytest.raises(duckdb.InvalidInputException, match="LDP320"),
@@ -276,7 +281,7 @@ def test_a_release_draws_nothing_of_which_nobody_can_see_what_it_reads(
 
 
 def test_a_release_reads_its_dataset_with_parameters_and_variables_that_are_no_names(watched: DuckDBPyConnection) -> None:
-    watched.execute("SET VARIABLE most = 20")
+    watched.execute("SET VARIABLE most = 20; CREATE TEMP TABLE city AS FROM people; CREATE TEMP VIEW reports AS FROM people")
     with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
         assert len(watched.execute(f"{DRAWN} people WHERE id < ?", [10]).fetchall()) == 10
         assert len(watched.execute(f"{DRAWN} people WHERE id < getvariable('most')").fetchall()) == 20

@@ -52,6 +52,7 @@ _DOTTED = re.compile(r"[iq](?:\.[iq])+")  # in the letters of `_lexed`
 _PLAIN_CALL = re.compile(r"(?:[ft]\((?:s|\[s(?:,s)*\]|q|[iq](?:\.[iq])+)|t\(i)[,)]")
 _UNCALLED = re.compile(r'"?(inode|rows|body) ')
 _FRAMES = {"ARROW_SCAN", "PANDAS_SCAN"}
+_NAMES = {"DUCKDB_TABLES", "DUCKDB_VIEWS"}  # what every statement reads that draws next to a ledger or policies
 _DATABASE = (".duckdb", ".db", ".ddb")
 _TEXTS = """SELECT NULL, view_name, sql, [] FROM duckdb_views() WHERE NOT internal
             UNION ALL SELECT database_name, function_name, macro_definition, parameters FROM duckdb_functions()
@@ -361,7 +362,7 @@ def _tables(scans: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def _functions(scans: Iterable[tuple[str, str]]) -> set[str]:
-    return {read for kind, read in scans if kind == "Function"}
+    return {read for kind, read in scans if kind == "Function"} - _NAMES
 
 
 def _databases(cursor: DuckDBPyConnection) -> dict[str, tuple[str, str]]:

@@ -32,7 +32,7 @@ from ldpsql.channels import RepeatedHash
 from ldpsql.engine.arguments import Takes, structs_with
 from ldpsql.engine.connections import CONNECTIONS, guard_number
 from ldpsql.engine.functions import GUARD_MARK
-from ldpsql.engine.identity import Identity, identity_of_statement
+from ldpsql.engine.identity import Identity, identity_of_statement, parts
 from ldpsql.errors import NOT_PERTURBED, InvalidParameter, LedgerMissing, NotReleased, UnchargedReports
 from ldpsql.ledger import Ledger
 from ldpsql.ledger.people import all_among
@@ -278,12 +278,22 @@ def guard_at(number: int | None) -> Guard | None:
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement that draws: its SQL, the search path of its connection, and the numbers of its catalog and of its guard."""
+    """A statement that draws: its SQL, and what its connection says.
+
+    Args:
+        sql: the statement.
+        search_path: where the connection looks names up.
+        catalog: the number of the catalog.
+        guard: the number of the guard of the catalog.
+        temporary: the names of the tables and views that only this connection sees, in lowercase.
+
+    """
 
     sql: str
     search_path: str
     catalog: int
     guard: int | None
+    temporary: frozenset[str]
 
     def check(self, handle: int, drawn: str) -> None:
         """Check that the policies of the tables that it reads allow what it draws, and that the open release is for them.
@@ -315,7 +325,7 @@ class Statement:
         opened = None if guard is None else guard.opened
         if opened is None or not opened.base:
             return
-        if whose is None:
+        if whose is None or self.temporary & {parts(name)[-1] for name in whose.names}:  # they may hide those that were planned
             raise NotReleased(
                 "nobody can see which tables and files this statement reads",
                 "write it with their names: no EXECUTE, no parameter or variable for a name, no temporary or uncommitted table",
@@ -336,16 +346,16 @@ def _drawing(handle: int, drawn: str) -> list[Mechanism]:
 
 
 _PLANNING = local()
-_PARTS = ("sql", "search_path", "catalog", "guard")
+_PARTS = ("sql", "search_path", "catalog", "guard", "temporary")
 Statements: TypeAlias = Annotated[pa.ChunkedArray, Takes("a statement", structs_with(*_PARTS))]
 
 
-def statement_of(parts: pa.Scalar) -> Statement:
+def statement_of(described: pa.Scalar) -> Statement:
     """Return the statement that a STRUCT of the macro ``_allowed`` describes."""
-    sql, path, catalog, guard = parts.as_py().values() if parts.is_valid else (None,) * 4
+    sql, path, catalog, guard, names = described.as_py().values() if described.is_valid else (None,) * 5
     if not (isinstance(sql, str) and isinstance(path, str) and isinstance(catalog, int) and isinstance(guard, int | None)):
         raise InvalidParameter("this is not a statement that draws", "do not call functions whose name starts with __ldp")
-    return Statement(sql, path, catalog, guard)
+    return Statement(sql, path, catalog, guard, frozenset(map(str.casefold, names or ())))
 
 
 def draws_handles(mechanisms: NDArray[np.int64], guards: pa.Array) -> NDArray[np.int64]:

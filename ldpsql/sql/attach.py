@@ -206,10 +206,12 @@ class _Functions:
         return cls(macros, frozenset(name for database, kind, name in rows if (database, kind) == ("system", "scalar")))
 
 
+_TEMPORARY = """(SELECT system.main.list(name) FROM (SELECT table_name AS name FROM system.main.duckdb_tables() WHERE temporary
+    UNION ALL SELECT view_name FROM system.main.duckdb_views() WHERE temporary))"""
 # Whether a statement may draw is decided by planning it again, to see what it reads. A subquery is run once, not for each row.
 _ALLOWED = f"""CREATE OR REPLACE MACRO {{catalog}}.{ALLOWED_MACRO}(handle, drawn) AS (SELECT {ALLOWED}(handle, drawn, {{{{
     'sql': system.main.current_query(), 'search_path': system.main.current_setting('search_path'),
-    'catalog': {{catalog}}.{CATALOG_NUMBER}(), 'guard': {{catalog}}.{GUARD_MACRO}()}}}}))"""
+    'catalog': {{catalog}}.{CATALOG_NUMBER}(), 'guard': {{catalog}}.{GUARD_MACRO}(), 'temporary': {_TEMPORARY}}}}}))"""
 
 _COUNTED = f"""CREATE MACRO {{catalog}}.{HISTOGRAM_MACRO}
     (report, keep) AS system.main.histogram(report) FILTER (WHERE keep)"""

@@ -68,9 +68,16 @@ MUTANTS = (
     ),
     Mutant(
         "ldpsql/ledger/guard.py",
-        "        if whose is None:\n            raise",
-        "        if whose is None:\n            return\n            raise",
+        "        if whose is None or self.temporary",
+        "        if whose is None:\n            return\n        if self.temporary",
         "a release pays for a statement of which nobody can see what it reads",
+        f"{_GUARD}::test_a_release_draws_nothing_of_which_nobody_can_see_what_it_reads",
+    ),
+    Mutant(
+        "ldpsql/ledger/guard.py",
+        "if whose is None or self.temporary & {parts(name)[-1] for name in whose.names}:",
+        "if whose is None:",
+        "a temporary table or view is drawn from that has the name of the one that is charged",
         f"{_GUARD}::test_a_release_draws_nothing_of_which_nobody_can_see_what_it_reads",
     ),
     Mutant(
