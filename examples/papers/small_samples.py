@@ -20,6 +20,8 @@ from scipy.special import gammaln, rel_entr
 from scipy.stats import ttest_rel
 from small_samples_verdicts import (
     PRINTED,
+    against_each,
+    beyond,
     by_equation_13,
     compare,
     corrected,
@@ -28,9 +30,11 @@ from small_samples_verdicts import (
     hardly_less,
     in_regions,
     means,
+    mutants_of,
     over_em,
     second_order,
     smallest,
+    tested,
 )
 
 from ldpsql.engine.groups import one_thread
@@ -48,6 +52,7 @@ FROM reports GROUP BY run;"""
 
 METHODS = {"Uniform": "uniform", "ObfDat": "observed", "MatInv norm": "inv_n", "MatInv proj": "inv_p", "EM": "ibu",
            "Proposal": "corrected_em(simulate='observed', correction='printed')"}  # fmt: skip
+FIVE = {"EM after 5 steps": "ibu(stop=5)"}  # a mutant
 PAIR = {name: METHODS[name] for name in ("EM", "Proposal")}
 BEYOND = {"held out": "ibu(stop='held_out')", "empirical Bayes": "empirical_bayes", "best": "best",
           "our default": "corrected_em", "(24) as printed": "corrected_em(correction='printed')"}  # fmt: skip
@@ -99,14 +104,15 @@ def population(con: DuckDBPyConnection, source: str) -> np.ndarray:
     return counts / counts.sum()
 
 
-def simulated(con: DuckDBPyConnection, p: np.ndarray, users: tuple[int, int, int, int], runs: int) -> None:
-    """Let ``users`` of each level of privacy report once in each of ``runs`` runs; keep the reports in a table.
+def levels(k: int, factor: float = 1) -> list[float]:
+    """Return the paper's epsilon of each level, or a multiple; the last one, N4, reports in the clear."""
+    return [round(factor * epsilon, 12) for epsilon in (0.1, 2, log(k))] + [inf]
 
-    The last level, whose epsilon is infinite (N4), reports in the clear.
-    """
+
+def simulated(con: DuckDBPyConnection, p: np.ndarray, users: tuple[int, int, int, int], runs: int, factor: float = 1) -> None:
+    """Let ``users`` of each level of privacy report once in each of ``runs`` runs; keep the reports in a table."""
     k = len(p)
-    levels = {1: "0.1", 2: "2", 3: str(round(log(k), 12)), 4: "infinity"}
-    written = [f"{i}: ldp.krr('{e}', {names(k)})" for i, e in levels.items()]
+    written = [f"{i}: ldp.krr('{'infinity' if e == inf else e}', {names(k)})" for i, e in enumerate(levels(k, factor), 1)]
     con.execute(f"SET VARIABLE m = MAP {{{', '.join(written)}}}")
     con.execute(f"SET VARIABLE private = MAP {{{', '.join(written[:3])}}}")
     level = np.tile(np.repeat([1, 2, 3, 4], users), runs)
@@ -144,15 +150,16 @@ def likelihood(counts: np.ndarray, epsilons: Sequence[float] = ()) -> Likelihood
 
     """
     users, k = counts[0].sum(axis=1), counts.shape[2]
-    parts = [response(k, epsilon) for epsilon, n in zip(epsilons or (0.1, 2, log(k), inf), users, strict=True) if n]
+    parts = [response(k, epsilon) for epsilon, n in zip(epsilons or levels(k), users, strict=True) if n]
     named, used = np.tile(np.arange(k), len(parts)), users > 0
     return Likelihood(stacked(parts, users[used] / users.sum()), counts[:, used].reshape(len(counts), -1), named=named)
 
 
 @one_thread
-def errors(con: DuckDBPyConnection, methods: dict[str, str]) -> pl.DataFrame:
+def errors(con: DuckDBPyConnection, methods: dict[str, str], factor: float = 1) -> pl.DataFrame:
     """Return run, method, squared error and Jensen-Shannon divergence of every estimate; keep them in ``estimates``."""
-    together = likelihood(counted(con))
+    counts = counted(con)
+    together = likelihood(counts, levels(counts.shape[2], factor))
     fits = {label: registry().estimator(text).fit(together).theta for label, text in methods.items()}
     tables = [pl.DataFrame({"run": np.arange(len(q)), "method": name, "q": q.tolist()}) for name, q in fits.items()]
     con.register("fitted", pl.concat(tables))
@@ -163,32 +170,47 @@ def errors(con: DuckDBPyConnection, methods: dict[str, str]) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The errors of all methods over the settings of a figure, and how they part into bias and variance."""
+    """The errors of all methods over the settings of a figure, and how they part into bias and variance.
+
+    Those of the paper's methods at 1.2 times each epsilon are ``more`` and ``more_parts``.
+    """
 
     rows: pl.DataFrame
     parts: pl.DataFrame
+    more: pl.DataFrame
+    more_parts: pl.DataFrame
 
 
 def sweep(con: DuckDBPyConnection, paper: Reproduction, source: str, figure: str, axis: str,
           settings: dict[int, tuple[int, int, int, int]], full: bool) -> Sweep:  # fmt: skip
     """Run all methods over the settings of a figure, draw both distances, and list their means and deviations."""
-    p, tables, parts, runs = population(con, source), [], [], 100 if full else 12
+    p, tables, runs = population(con, source), list[list[pl.DataFrame]](), 100 if full else 12
     for at, users in settings.items():
+        simulated(con, p, users, runs, 1.2)
+        more, more_parts = errors(con, METHODS, 1.2), bias_and_variance(con)
         simulated(con, p, users, runs)
-        rows = errors(con, METHODS)
-        parts.append(bias_and_variance(con).with_columns(pl.lit(float(at)).alias(axis)))
-        rows = pl.concat([rows, errors(con, PRINTED)])
+        own, parts = errors(con, METHODS | FIVE), bias_and_variance(con)
+        printed = errors(con, PRINTED)
         con.execute(f"DELETE FROM reports WHERE run >= {6 if full else 3}")  # those beyond the paper take longer
-        rows = pl.concat([rows, errors(con, BEYOND)])
-        tables.append(rows.with_columns(pl.lit(float(at)).alias(axis)))
-    rows = pl.concat(tables)
+        own = pl.concat([own, printed, errors(con, BEYOND)])
+        tables.append([each.with_columns(pl.lit(float(at)).alias(axis)) for each in (own, parts, more, more_parts)])
+    swept = Sweep(*(pl.concat(each) for each in zip(*tables, strict=True)))
     for measure in ("squared_error", "js_divergence"):
         label = measure.replace("_", " ")
         paper.picture(f"{figure}, {source}: {label}", f"Mean of {runs} runs, K = {len(p)}.",
-                      lines(rows, axis, measure, "method", log=True))  # fmt: skip
+                      lines(swept.rows, axis, measure, "method", log=True))  # fmt: skip
         paper.table(f"{figure}, {source}: {label}", "Mean and, in brackets, standard deviation of a run.",
-                    with_deviations(rows, axis, measure))  # fmt: skip
-    return Sweep(rows, pl.concat(parts))
+                    with_deviations(swept.rows, axis, measure))  # fmt: skip
+    return swept
+
+
+def judged(paper: Reproduction, figures: tuple[str, str], source: str, axis: str, swept: Sweep) -> None:
+    """Check the claims of a figure about errors, and of another one about bias and variance."""
+    errors_of, parts_of = figures
+    paper.findings += tested(lambda rows: compare(errors_of, source, rows, axis), (swept.rows,), (swept.more,))
+    paper.findings += beyond(errors_of, source, swept.rows, axis)
+    paper.findings.append(by_equation_13(errors_of, source, swept.rows))
+    paper.findings += tested(lambda parts: [decomposed(parts_of, source, parts, axis)], (swept.parts,), (swept.more_parts,))
 
 
 def bias_and_variance(con: DuckDBPyConnection) -> pl.DataFrame:
@@ -227,9 +249,7 @@ def few(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         whole = thorough(full, source)
         settings = {n: (500, 500, 50, n) for n in (range(0, 51, 10) if whole else (0, 20, 50))}
         swept = sweep(con, paper, source, "fig. 5", "N4", settings, whole)
-        compare(paper, "fig. 5", source, swept.rows, "N4")
-        paper.findings.append(by_equation_13("fig. 5", source, swept.rows))
-        paper.findings.append(decomposed("fig. 13", source, swept.parts, "N4"))
+        judged(paper, ("fig. 5", "fig. 13"), source, "N4", swept)
         certificate_of_mixed(con, paper, f"fig. 5, {source}")
 
 
@@ -252,55 +272,71 @@ def more(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         whole = thorough(full, source)
         settings = {22 * n: (10 * n, 10 * n, n, n) for n in ((5, 10, 20, 30, 50, 100, 200) if whole else (5, 50, 200))}
         swept = sweep(con, paper, source, "fig. 6", "N", settings, whole)
-        rows = swept.rows
-        compare(paper, "fig. 6", source, rows, "N")
-        paper.findings.append(by_equation_13("fig. 6", source, rows))
-        paper.findings.append(decomposed("fig. 14", source, swept.parts, "N"))
-        least = means(rows.filter((pl.col("N") == min(settings)) & pl.col("method").is_in(list(METHODS))))
-        paper.findings.append(smallest(source, min(settings), least))
+        judged(paper, ("fig. 6", "fig. 14"), source, "N", swept)
+        n = min(settings)
+        own, raised = (rows.filter(pl.col("N") == n) for rows in (swept.rows, swept.more))
+        paper.findings += tested(
+            lambda rows, source=source, n=n: [smallest(source, n, means(of_paper(rows)))], (own,), (raised,)
+        )
 
 
 def strict(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     """Figures 7, 12 and 15: N1 = 20,000 users with epsilon .1 hardly help; single shares where they are 500."""
-    methods = {name: METHODS[name] for name in ("Uniform", "ObfDat", "EM", "Proposal")}
+    methods = {name: METHODS[name] for name in ("Uniform", "ObfDat", "EM", "Proposal")} | FIVE
     for source in SOURCES:
-        p, mean, parts = population(con, source), {}, []
+        p, parts = population(con, source), dict[float, list[pl.DataFrame]]({1: [], 1.2: []})
         whole = thorough(full, source)
         for n4 in (0, 20, 50) if whole else (20,):
-            for n1 in (500, 20_000):
-                simulated(con, p, (n1, 500, 50, n4), 100 if whole else 12)
-                mean[n1, n4] = means(errors(con, methods))
-                if (n1, n4) == (500, 20):
-                    paper.findings.append(in_regions(source, regions(con)))
-            parts.append(bias_and_variance(con).with_columns(N4=pl.lit(float(n4))))
-            paper.findings.append(hardly_less(source, n4, mean[500, n4], mean[20_000, n4]))
-        paper.findings.append(decomposed("fig. 15", source, pl.concat(parts), "N4"))
+            rows, largest = dict[float, tuple[pl.DataFrame, ...]](), dict[float, pl.DataFrame]()
+            for factor in (1, 1.2):
+                own = []
+                for n1 in (500, 20_000):
+                    simulated(con, p, (n1, 500, 50, n4), 100 if whole else 12, factor)
+                    own.append(errors(con, methods, factor))
+                    if (n1, n4) == (500, 20):
+                        largest[factor] = regions(con)
+                rows[factor] = tuple(own)
+                parts[factor].append(bias_and_variance(con).with_columns(N4=pl.lit(float(n4))))
+            if largest:
+                paper.findings += tested(
+                    lambda shares, source=source: [in_regions(source, shares)], (largest[1],), (largest[1.2],)
+                )
+            paper.findings += tested(
+                lambda few, many, source=source, n4=n4: [hardly_less(source, n4, means(few), means(many))], rows[1], rows[1.2]
+            )
+        paper.findings += tested(
+            lambda parts, source=source: [decomposed("fig. 15", source, parts, "N4")],
+            *((pl.concat(parts[f]),) for f in (1, 1.2)),
+        )
 
 
 def regions(con: DuckDBPyConnection, count: int = 15) -> pl.DataFrame:
-    """Return variance, maximum and frequency of zero of EM's and Proposal's estimates of the largest shares."""
+    """Return variance, maximum and frequency of zero of the estimates of the largest shares by EM, Proposal and a mutant."""
     return frame(
         con,
         f"""
         SELECT i, share, method, var_samp(q[i]) AS variance, max(q[i]) AS most, avg((q[i] < 1e-4)::DOUBLE) AS zero
         FROM estimates, (SELECT i, p[i] AS share FROM truth, LATERAL range(1, len(p) + 1) t(i) ORDER BY share DESC LIMIT {count})
-        WHERE method IN ('EM', 'Proposal') GROUP BY ALL ORDER BY share DESC""",
+        WHERE method IN ('EM', 'Proposal', 'EM after 5 steps') GROUP BY ALL ORDER BY share DESC""",
     )
 
 
 def winners(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     """Figures 8 to 10: EM and Proposal in the same runs, and the method with the smallest MSE; N1 = N4 = 0, over N2 and N3."""
     for source in SOURCES:
-        p, cells, boxed = population(con, source), [], []
+        p, cells, boxed = population(con, source), dict[str, list[dict[str, object]]](), []
         whole = thorough(full, source)
         for n2 in (0, 500, 1000, 2000) if whole else (0, 1000):
             for n3 in (0, 30, 60, 100, 200, 500) if whole else (0, 30, 60, 500):
                 if n2 + n3:
-                    simulated(con, p, (0, n2, n3, 0), 100 if whole else 12)
-                    rows = errors(con, METHODS)
-                    cells.append({"N2": n2, "N3": n3, **best_and_tests(rows)})
+                    at, (more, rows) = (
+                        {"N2": n2, "N3": n3},
+                        (reported(con, p, (0, n2, n3, 0), 100 if whole else 12, f) for f in (1.2, 1)),
+                    )
+                    for name, (own,) in {"": (rows,), **mutants_of((rows,), (more,))}.items():
+                        cells.setdefault(name, []).append({**at, **best_and_tests(of_paper(own))})
                     boxed.append(rows.filter(pl.col("method").is_in(list(PAIR))).with_columns(N2=pl.lit(n2), N3=pl.lit(n3)))
-        table = pl.DataFrame(cells)
+        table = pl.DataFrame(cells.pop(""))
         largest = pl.concat(boxed).filter(pl.col("N2") == max(table["N2"]))
         paper.picture(
             f"fig. 8, {source}", f"Squared errors, N2 = {max(table['N2'])}.", boxes(largest, "N3", "squared_error", "method")
@@ -309,7 +345,22 @@ def winners(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
                                      ("9", "p", "Paired t-test of EM and Proposal."), ("10", "best", "Smallest MSE of the six.")):  # fmt: skip
             paper.table(f"fig. {figure}, {source}: {column}", text,
                         table.with_columns(pl.col("N3").cast(str)).pivot(on="N3", index="N2", values=column))  # fmt: skip
-        paper.findings.extend(over_em(source, table))
+        paper.findings += against_each(
+            over_em(source, table), {name: over_em(source, pl.DataFrame(own)) for name, own in cells.items()}
+        )
+
+
+def reported(
+    con: DuckDBPyConnection, p: np.ndarray, users: tuple[int, int, int, int], runs: int, factor: float
+) -> pl.DataFrame:
+    """Return the errors of the paper's methods, and of EM after five steps, at a multiple of each epsilon."""
+    simulated(con, p, users, runs, factor)
+    return errors(con, METHODS | FIVE, factor)
+
+
+def of_paper(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the paper's methods."""
+    return rows.filter(pl.col("method").is_in(list(METHODS)))
 
 
 def best_and_tests(rows: pl.DataFrame) -> dict[str, object]:

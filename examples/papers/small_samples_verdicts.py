@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
-from reproduction import Finding, Reproduction, away
+from reproduction import Finding, away
 
 PRINTED = {"(13) norm": "inv_n(weigh='mechanisms')", "(13) proj": "inv_p(weigh='mechanisms')"}
 WINS = 2  # standard errors of the difference in a run, in every setting
@@ -82,33 +83,75 @@ def decomposed(figure: str, source: str, parts: pl.DataFrame, axis: str) -> Find
                            f"holds at {sum(agrees)} of {len(agrees)} settings; ObfDat varies by about 1 / N", "bias squared and summed")  # fmt: skip
 
 
-def compare(paper: Reproduction, figure: str, source: str, rows: pl.DataFrame, axis: str) -> None:
+IN_PLACE = {  # of a method, another one
+    "EM after 5 steps": {"EM": "EM after 5 steps"},
+    "EM in place of Proposal": {"Proposal": "EM"},
+    "raw reports in place of the inversions": {"MatInv norm": "ObfDat", "MatInv proj": "ObfDat"},
+}
+Frames: TypeAlias = tuple[pl.DataFrame, ...]
+
+
+def in_place(rows: pl.DataFrame, methods: Mapping[str, str]) -> pl.DataFrame:
+    """Return rows in which other methods stand in place of some."""
+    others = [rows.filter(pl.col("method") == other).with_columns(method=pl.lit(name)) for name, other in methods.items()]
+    return pl.concat([rows.filter(~pl.col("method").is_in(list(methods))), *others])
+
+
+def mutants_of(frames: Frames, more: Frames) -> dict[str, Frames]:
+    """Return the frames with each mutant of the methods, and those with 1.2 times each epsilon."""
+    return {name: tuple(in_place(rows, methods) for rows in frames) for name, methods in IN_PLACE.items()} | {
+        "epsilon x 1.2": more
+    }
+
+
+def against_each(findings: Sequence[Finding], mutants: Mapping[str, Sequence[Finding]]) -> list[Finding]:
+    """Return each finding against those of the mutants that move its measurement, or of all if none does."""
+    tried = []
+    for at, finding in enumerate(findings):
+        own = {name: each[at] for name, each in mutants.items()}
+        tried.append(finding.against({name: each for name, each in own.items() if each.ours != finding.ours} or own))
+    return tried
+
+
+def tested(decide: Callable[..., Sequence[Finding]], frames: Frames, more: Frames) -> list[Finding]:
+    """Return what frames decide, against mutants of the methods; ``more`` are frames with 1.2 times each epsilon."""
+    return against_each(decide(*frames), {name: decide(*own) for name, own in mutants_of(frames, more).items()})
+
+
+def compare(figure: str, source: str, rows: pl.DataFrame, axis: str) -> list[Finding]:
     """Check the paper's claims about the methods, at each setting."""
-    by = {at[0]: part for at, part in rows.group_by(axis, maintain_order=True)}
+    findings, by = [], {at[0]: part for at, part in rows.group_by(axis, maintain_order=True)}
     for measure, label in (("squared_error", "MSE"), ("js_divergence", "JS divergence")):
         differences = {at: paired(part, measure) for at, part in by.items()}
         text = ", ".join(f"{axis} {at:.0f}: {ratio:.2f} ({away:+.1f})" for at, (ratio, away) in differences.items())
         agrees = max(away for _, away in differences.values()) < -WINS
-        paper.findings.append(
+        findings.append(
             Finding.checked(f"{figure}, {source}: {label}", "Proposal below EM, above all at small N4 or N",
                             f"Proposal / EM (standard errors of the difference) {text}", agrees, WHY_NOT[label])
         )  # fmt: skip
         ratios = [_over_em(part, measure, "MatInv norm", "MatInv proj") for part in by.values()]
-        paper.findings.append(
+        findings.append(
             Finding.checked(f"{figure}, {source}: {label}", "inversions not better than EM, projected far worse",
                             "norm and proj / EM: " + "; ".join(f"{a:.1f} and {b:.1f}" for a, b in ratios),
                             all(a > 0.95 and b > a for a, b in ratios),
                             "where N is very small, nearly equal shares are best, and the clipped inverse has them")
         )  # fmt: skip
+    return findings
+
+
+def beyond(figure: str, source: str, rows: pl.DataFrame, axis: str) -> list[Finding]:
+    """Put the errors of methods that the paper does not have next to those of EM, at each setting."""
+    findings, by = [], {at[0]: part for at, part in rows.group_by(axis, maintain_order=True)}
     for name, why in MEANT.items():
         tried = {at: part for at, part in by.items() if name in part["method"]}
         alike = {
             at: part.filter(pl.col("run") <= part.filter(pl.col("method") == name)["run"].max()) for at, part in tried.items()
         }
         text = ", ".join(f"{at:.0f}: {_over_em(part, 'squared_error', name)[0]:.2f}" for at, part in alike.items())
-        paper.findings.append(
+        findings.append(
             Finding(f"{figure}, {source}: MSE", "no such method", f"{name} / EM at {axis} {text}", "beyond the paper", why)
         )
+    return findings
 
 
 def _over_em(rows: pl.DataFrame, measure: str, *names: str) -> list[float]:
@@ -164,16 +207,20 @@ def second_order(errors: dict[int, tuple[float, float, float]]) -> Finding:
     left = np.array([[em - b, proposal - b] for em, proposal, b in errors.values()])
     orders = np.log2(np.abs(left[:-1] / left[1:]))
     text = "; ".join(f"N {n}: {a:.2e} and {b:.2e}" for n, (a, b) in zip(errors, left, strict=True))
-    return Finding.checked("proposition 1", "MSE of Proposal - b_-1 is of order N^-2", f"EM and Proposal: {text}; order "
-                           f"{orders[-1, 0]:.2f} and {orders[-1, 1]:.2f}", bool(orders[-1, 1] > 1.75), "",
-                           "so is that of EM: (36) is a third moment of means, which is itself of order N^-2, so the proposition does not "
-                           "tell the two apart, and here EM's is the smaller one. Exact, over all samples")  # fmt: skip
+    em, proposal = (
+        Finding.checked("proposition 1", "MSE of Proposal - b_-1 is of order N^-2", f"EM and Proposal: {text}; order "
+                        f"{orders[-1, 0]:.2f} and {orders[-1, 1]:.2f}", bool(order > 1.75), "",
+                        "(36) is a third moment of means, which is itself of order N^-2, and here EM's MSE is the smaller one. Exact, over all samples")
+        for order in orders[-1]
+    )  # fmt: skip
+    return proposal.against({"EM": em}, "EM")
 
 
 def smallest(source: str, n: int, mean: dict[str, float]) -> Finding:
     """Return whether the method with the smallest mean squared error is one that hardly looks at the reports."""
     best = min(mean, key=lambda name: mean[name])
-    return Finding.checked(f"fig. 6, {source}: MSE, N = {n}", "Uniform or ObfDat smallest where N is very small", best,
+    text = f"{best} ({', '.join(f'{name} {error:.3f}' for name, error in mean.items())})"
+    return Finding.checked(f"fig. 6, {source}: MSE, N = {n}", "Uniform or ObfDat smallest where N is very small", text,
                            best in ("Uniform", "ObfDat"), "the fewer shares are large, the farther is Uniform: see flatter populations, at the end")  # fmt: skip
 
 
