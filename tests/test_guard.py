@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection
 
 import ldpsql
 from ldpsql import Charge, Key
-from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerMissing, NotReleased
+from ldpsql.errors import BudgetExceeded, LedgerDamaged, LedgerMissing, NotReleased, UnknownName
 from ldpsql.ledger import Ledger, Policy
 
 PERTURB = "CREATE OR REPLACE TABLE reports AS SELECT ldp.perturb(city, city()) AS city FROM people"
@@ -43,6 +43,17 @@ def test_nothing_is_drawn_outside_of_a_release(watched: DuckDBPyConnection) -> N
     with ldpsql.release(watched, "people", {"city": "city()"}, "reports"):
         watched.execute(PERTURB)
     refused(watched)
+
+
+@pytest.mark.parametrize(
+    "text", ["krr('1.0', ['Lima', 'Oslo', 'Rome', 'Kyiv'])", "ldp.krr(1, ['Lima', 'Oslo', 'Rome', 'Kyiv'])"]
+)
+def test_a_release_reads_the_text_of_a_mechanism_as_the_rest_of_python_does(watched: DuckDBPyConnection, text: str) -> None:
+    with ldpsql.release(watched, "people", {"city": text}, "reports"):
+        watched.execute(PERTURB)
+    refused(watched)
+    with pytest.raises(UnknownName, match=r"LDP201.*town"), ldpsql.release(watched, "people", {"city": "town()"}, "reports"):
+        pass
 
 
 WAYS = [

@@ -32,6 +32,7 @@ from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.places import Place
 from ldpsql.quoting import quoted, text_literal
 from ldpsql.registry.handles import MECHANISMS
+from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import check_policies
 from ldpsql.sql.drawing import DrawingFunctions
 from ldpsql.sql.lineage import drawn_columns, mechanisms_of, stored_columns
@@ -60,7 +61,7 @@ def release(
     Args:
         con: a connection to which `attach(con, ledger=...)` gave a ledger.
         dataset: a table, a view or a file. The tables and files that it reads are charged, however its name is spelled.
-        columns: the mechanism of each column: as SQL writes it, such as ``city()``, or a `Mechanism`.
+        columns: the mechanism of each column: as SQL writes it, such as ``city()``, its text or name, or a `Mechanism`.
         destination: where the reports go; the same release for the same destination is not drawn twice.
         part: a part of the dataset whose people are in no other part, such as a day.
         again: charge and draw again what was published before.
@@ -213,7 +214,10 @@ def _with_destination(con: DuckDBPyConnection, data: Identity, destination: str)
 def _mechanism(cursor: DuckDBPyConnection, call: Mechanism | str) -> Mechanism:
     if isinstance(call, Mechanism):
         return call
-    ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()
+    try:
+        ((number,),) = cursor.execute(f"SELECT system.main.{MECHANISM_HANDLE}({call})").fetchall()
+    except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException):  # as elsewhere in Python
+        return registry().mechanism(call)
     return MECHANISMS.thing(number)
 
 
