@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -91,6 +92,22 @@ def test_groups_and_questions_of_every_frame_are_answered_as_in_sql(
         made = frame.group_by("re'gion").agg(expression).lazy().collect()
         rows = made.explode("x", empty_as_null=True) if made["x"].dtype == pl.List else made
         assert sorted(rows.unnest("x").rows(), key=repr) == expected
+
+
+@pytest.mark.parametrize("kind", ["arrow", "pandas", "polars", "lazy", "relation"])
+def test_a_column_or_an_argument_that_is_not_there_is_refused_by_every_frame(con: DuckDBPyConnection, kind: str) -> None:
+    con.register("GROUPED", GROUPED)
+    frames = {"polars": GROUPED, "lazy": GROUPED.lazy(), "relation": con.table("GROUPED")}
+    frames |= {"arrow": GROUPED.to_arrow(), "pandas": GROUPED.to_pandas()}
+    ask: Any = partial(ldpsql.estimate, frames[kind], "krr(1, [1, 2, 3])")
+    with pytest.raises(UnknownName, match="no column named 'y'"):
+        ask(column="y")
+    for arguments in ({"group": "re'gion"}, {"by": "re'gion", "most": 3}, {"question": "mean", "group": "re'gion"}):
+        with pytest.raises(InvalidParameter, match=r"does not take these arguments.*confidence"):
+            ask(column="x", **arguments)
+    narrow, wide = (ask(column="x", by="re'gion", confidence=confidence).to_polars() for confidence in (0.6, 0.999))
+    assert (narrow["estimate"] == wide["estimate"]).all()
+    assert (narrow["high"] - narrow["low"] < wide["high"] - wide["low"]).all()
 
 
 def test_groups_of_durations_are_durations() -> None:

@@ -131,7 +131,7 @@ def estimate(
         by: the columns that define groups.
         weight: the column of the weights of the rows, such as those of a survey; without one, all count the same.
         question: what to answer instead of the shares of all values: the name of a question, such as ``mean``, ``median``,
-            ``share`` or ``top``, or of an estimator.
+            ``share`` or ``top``, or of an estimator; ``estimate``, all shares, if there are only its arguments.
         **arguments: the arguments of the question, such as ``of="age"``, ``q=0.9`` or ``most=3``; raw columns
             by their names, such as ``outcome="premium"``.
 
@@ -145,9 +145,11 @@ def estimate(
         OtherMechanism: if the frame or the counts name another mechanism that drew them.
         MechanismUnrecorded: if no mechanism is passed, and none is named.
         UnknownName: if there is no such column or question.
-        InvalidParameter: if the column of the reports must be named, or there are no columns.
+        InvalidParameter: if the column of the reports must be named, there are no columns, or the question takes no such
+            argument.
 
     """
+    question = SHARES if question is None and arguments else question
     asked, columns = _Asked(estimator, _names(by, "by"), weight, question, arguments), _names(column or (), "column")
     drew = _named_or_mixed(mechanism) if isinstance(mechanism, Mapping) else mechanism
     if is_expression(data):
@@ -234,7 +236,7 @@ def _answered(data: Any, columns: list[str], mechanism: Source, asked: _Asked, *
     method = None if estimator is None else registry().estimator(estimator)
     kind = registry().question(question or SHARES)
     if question is not None:
-        kind.check_arguments(arguments)
+        kind.check_arguments(arguments, kind.options)
     if kind.raw and not columns:
         raise InvalidParameter(f"'{kind.name}' is about raw columns, and these are only reports", "pass a frame or a file")
     with kept() as con:
@@ -307,6 +309,7 @@ def _of_frame(data: Frame | str | os.PathLike[str], columns: list[str], mechanis
     else:
         drawn_by, recorded = drawn_by_columns(columns, mechanism, partial(of_frame, data))
         if isinstance(data, pl.LazyFrame | pl.DataFrame) and len(wanted) == 1:
+            check_columns(wanted, data.collect_schema().names())
             counted = _counted_by_polars(data, columns[0])
         else:
             counted = _counted(_read(data, wanted), columns, weight)

@@ -289,12 +289,12 @@ def ask(
         )
     named_raw = {name: [one for text in texts.pop(name) for one in text.split(",")] for name in kind.raw if name in texts}
     raw = raw_columns(kind, named_raw)
+    kind.check_arguments([*texts, *raw], kind.options)
     read_too = [*keys, *(name for names in raw.values() for name in names)]
     with reading([source, *([against] if against else [])], columns, read_too, mechanism, estimator, database, weight) as read:
         one = read[0]
         given = {name: Arguments(one.mechanism, columns[0]).sql(each) for name, each in texts.items()}
         given |= {"estimator": one.method} if one.estimator else {}
-        kind.check_arguments([*given, *raw])
         query = compared(one, read[1], question, given) if kind.two_groups else answers(one, kind, given, keys, raw)
         try:
             rows = list(of_table(one.con.sql(query).to_arrow_table()))

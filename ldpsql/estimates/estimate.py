@@ -193,7 +193,7 @@ class Answers:
 
         Raises:
             UnknownName: if there is no such question.
-            InvalidParameter: if the arguments do not fit the values.
+            InvalidParameter: if the arguments are not those of the question, or do not fit the values.
 
         """
         from ldpsql.estimates.question import answered, question_named  # noqa: PLC0415  # questions are about estimates
@@ -204,6 +204,7 @@ class Answers:
                 f"'{kind.name}' is about raw columns, which an estimate does not have",
                 f"ldpsql.estimate(frame, m, question='{kind.name}', {next(iter(kind.raw))}='premium')",
             )
+        kind.check_arguments(arguments)
         return answered(kind.asked(**arguments), self.of, self.group)
 
     def margin(self, columns: Sequence[str] | str, given: Sequence[str] | str | None = None) -> pa.Table:

@@ -212,8 +212,8 @@ class Question(ABC):
         return dict(sorted(plain.items(), key=lambda item: item[1] is not REQUIRED))
 
     @classmethod
-    def check_arguments(cls, names: Iterable[str]) -> None:
-        """Refuse names of arguments that the question does not take, and that one is missing which it needs.
+    def check_arguments(cls, names: Iterable[str], options: Iterable[str] = ()) -> None:
+        """Refuse names that are neither arguments of the question nor options, and that one is missing which it needs.
 
         Raises:
             InvalidParameter: with the names of those that it takes.
@@ -222,9 +222,9 @@ class Question(ABC):
         own: dict[str, object] = {name: default or REQUIRED for name, default in cls.raw.items()} | cls.parameters()
         named = set(names)
         needed = {name for name, default in own.items() if default is REQUIRED}
-        known = named <= own.keys() | cls.options.keys() | {"keep"}
+        known = named <= {*own, *options}
         if not known or not needed <= named:
-            takes = ", ".join(name + " (needed)" * (name in needed) for name in [*own, *cls.options])
+            takes = ", ".join(name + " (needed)" * (name in needed) for name in [*own, *options])
             missing = " and ".join(name for name in own if name in needed - named)
             refused = f"needs {missing}" if known else "does not take these arguments"
             raise InvalidParameter(f"'{cls.name}' {refused}", f"it takes {takes or 'none'}")
