@@ -246,6 +246,11 @@ def test_a_refusal_names_the_type_and_says_what_to_pass(what: str) -> None:
         ldpsql.perturb(column, KRR)
 
 
+def test_a_frame_in_place_of_a_column_is_sent_to_the_function_for_frames() -> None:
+    with pytest.raises(WrongType, match=r"pandas.DataFrame is not a column.*perturb_batches"):
+        ldpsql.perturb(PEOPLE, {"city": KRR})  # type: ignore[call-overload]
+
+
 def test_arguments_that_do_not_fit_a_frame_or_a_column_are_explained() -> None:
     with pytest.raises(InvalidParameter, match=r"several columns that may hold the reports. Hint: name theirs: column='city'"):
         ldpsql.estimate(PEOPLE, KRR)

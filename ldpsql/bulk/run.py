@@ -56,7 +56,6 @@ from ldpsql.ledger.guard import uncharged
 from ldpsql.ledger.permanent import Key
 from ldpsql.mechanisms.base import Mechanism
 from ldpsql.places import Place
-from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import TablePolicy, check_policies, table_policy
 from ldpsql.sql.named import mechanism_of
 
@@ -535,7 +534,7 @@ def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = Non
         UnchargedReports: once, if ``ldpsql.toml`` names a ledger and there is no charge.
 
     """
-    batch, projection, charging = column_run(column, registry().mechanism(mechanism), charge)
+    batch, projection, charging = column_run(column, mechanism, charge)
     charging.whole([batch])
     reports = projection.perturb(batch, projection.schema(batch.schema)).column(0)
     charging.end()
@@ -545,7 +544,7 @@ def perturb(column: Column, mechanism: Mechanism | str, *, charge: Charged = Non
 
 
 def column_run(
-    column: Column, mechanism: Mechanism, charge: Charged, *others: Mechanism
+    column: Column, mechanism: Mechanism | str, charge: Charged, *others: Mechanism
 ) -> tuple[pa.RecordBatch, Projection, Charging]:
     """Return a column as a batch, its projection, and the charge of its rows, each a person; nothing is charged or drawn.
 
@@ -565,10 +564,11 @@ def column_run(
     if charged is not None and charged.user is not None:
         hint = "pass a frame that has them: ldpsql.perturb_batches, or frame.ldp.perturb of Polars"
         raise InvalidParameter("the ledger charges by user, and a single column has no user ids", hint)
+    values = column_of(column)  # before the mechanism is read: with a frame come those of its columns
     name = own if isinstance(own, str) else ""
     projection, *further = (Projection.of({name: one}, ()) for one in (mechanism, *others))
     for one in (projection, *further):
         Chosen(one.uncertified, ()).check(one, charged)
-    batch = pa.record_batch([column_of(column)], projection.columns)
+    batch = pa.record_batch([values], projection.columns)
     projection.check_types(batch.schema)
     return batch, projection, Charging(charged, projection)

@@ -495,7 +495,7 @@ def _described(values: Any) -> str:
 
 def _advice(values: Any) -> str:
     if is_frame(values):
-        return "pass one column, such as frame['city']"
+        return "pass one column, such as frame['city'], or the frame to ldpsql.perturb_batches"
     if getattr(values, "ndim", 1) != 1:
         return "pass one dimension, such as array[:, 0]"
     if isinstance(values, np.ndarray) or _is_pandas_column(values):
