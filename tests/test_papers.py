@@ -63,6 +63,27 @@ def test_a_claim_that_every_mutant_passes_does_not_tell(script: Any, mutants: di
     assert differs.against(findings) == differs
 
 
+def test_a_claim_is_tried_with_each_method_in_place_that_moves_it(script: Any) -> None:
+    """Five steps are farther than the inversion; another inversion does not matter; no mutant moves the last claim."""
+    shared = script("reproduction")
+    rows = shared.pl.DataFrame({"estimator": ["ibu", "inv_p", "inv_n", "five"], "tv": [1.0, 2.0, 3.0, 4.0]})
+
+    def decide(rows: Any) -> list[Any]:
+        tv = dict(rows.iter_rows())
+        text = f"{tv['ibu']} and {tv['inv_p']}"
+        return [
+            shared.Finding.checked("fig. 1", "ibu nearest", text, tv["ibu"] < tv["inv_p"]),
+            shared.Finding.checked("fig. 2", "as many", str(len(tv)), True),
+        ]
+
+    replaced = {"five steps": {"ibu": "five"}, "raw": {"inv_p": "inv_n"}, "none": {"inv_n": "five"}}
+    mutants = shared.mutants_of((rows,), replaced, "estimator")
+    assert dict(mutants["five steps"][0].iter_rows()) == {"ibu": 4.0, "inv_p": 2.0, "inv_n": 3.0, "five": 4.0}
+    first, last = shared.tested(decide, (rows,), mutants)
+    assert (first.verdict, first.why) == ("agrees", "it also holds with raw; it does not hold with five steps")
+    assert (last.verdict, last.why) == ("does not tell", "it also holds with five steps, raw, none")
+
+
 def test_a_likelihood_with_one_maximum_does_not_pass_for_one_with_many(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Section III: exact figures, no chance in them; then the two channels change places."""
     ibu, shared = script("iterative_bayesian_update"), script("reproduction")

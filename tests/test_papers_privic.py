@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,22 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Import scripts as ``python examples/papers`` does."""
     monkeypatch.syspath_prepend(str(PAPERS))
     return import_module
+
+
+def test_a_round_measures_its_estimate_and_its_raw_reports(script: Any) -> None:
+    privic, shared = script("privic"), script("reproduction")
+    city = replace(privic.BAY, columns=2, rows=2)
+    with shared.connect() as con:
+        shared.people(con, [400, 100, 200, 300])
+        one = privic.round_of(con, city, 1, 1)
+        counts = ", ".join(f"count(*) FILTER (cell = {c}) / 1000" for c in range(4))
+        estimate = "list_transform(ldp.ibu(cell, getvariable('drawn'), stop := 5), lambda e: e.estimate)"
+        far = []
+        for shares in (estimate, f"[{counts}]"):
+            sql = f"SELECT ldp.distance_between((SELECT {shares} FROM reports), p, 'emd', getvariable('m')) AS d FROM truth"
+            far.append(shared.frame(con, sql)["d"][0])
+    assert [*one.distances, *one.raw] == pytest.approx(far)
+    assert one.estimate["estimate"].sum() == pytest.approx(1)
 
 
 def rounds(table: np.ndarray, factor: float = 1.0) -> np.ndarray:

@@ -62,7 +62,9 @@ def test_a_claim_is_tried_with_other_methods_in_place_and_a_larger_epsilon(small
         each = [(run, name, e, e, 0.0) for name, own in runs.items() for run, e in enumerate(own.tolist())]
         return pl.DataFrame(each, schema=["run", "method", "squared_error", "js_divergence", "N4"], orient="row")
 
-    findings = small.tested(lambda frame: small.compare("fig. 5", "census", frame, "N4"), (rows(1),), (rows(0.5),))
+    findings = small.tested(
+        lambda frame: small.compare("fig. 5", "census", frame, "N4"), (rows(1),), small.mutated((rows(1),), (rows(0.5),))
+    )
     assert [(f.paper.split()[0], f.verdict) for f in findings] == 2 * [("Proposal", "agrees"), ("inversions", "agrees")]
     assert "it does not hold with EM in place of Proposal" in findings[0].why
     assert "it also holds with EM after 5 steps" in findings[0].why
@@ -76,7 +78,9 @@ def test_bias_for_variance_does_not_hold_with_em_in_place_of_the_proposal(small:
         {"N4": 0.0, "method": name, "bias": bias, "variance": variance}
         for name, (bias, variance) in (PARTS | {"EM after 5 steps": (0.001, 0.03)}).items()
     ])  # fmt: skip
-    (finding,) = small.tested(lambda parts: [small.decomposed("fig. 13", "census", parts, "N4")], (settings,), (settings,))
+    (finding,) = small.tested(
+        lambda parts: [small.decomposed("fig. 13", "census", parts, "N4")], (settings,), small.mutated((settings,), (settings,))
+    )
     assert (finding.verdict, finding.why) == (
         "agrees", "bias squared and summed; it also holds with EM after 5 steps; it does not hold with EM in place of Proposal",
     )  # fmt: skip

@@ -10,17 +10,20 @@ import polars as pl
 from duckdb import DuckDBPyConnection
 from reproduction import (
     Finding,
+    Frames,
     Reproduction,
     bars,
     boxes,
     certificate,
     frame,
     maps,
+    mutants_of,
     names,
     people,
     perturbed,
     run,
     shared,
+    tested,
 )
 from update_verdicts import (
     BEYOND_BORDER,
@@ -52,6 +55,12 @@ STOPPED = "ldp.ibu(counts, m(), stop := 600)"  # about where TV is least on the 
 OWN_RULE = "ldp.ibu(counts, m(), stop := 'paper', tolerance := 1e-3)"
 FIVE = "ldp.ibu(counts, m(), stop := 5)"  # a mutant
 EARLY = OWN_RULE.replace("1e-3", "1e-2")
+MUTANT = {"EM after 5 steps": FIVE}
+IN_PLACE = {  # of an estimator, another one
+    "EM after 5 steps": {"ibu": "EM after 5 steps"},
+    "INV-P in place of IBU": {"ibu": "inv_p"},
+    "IBU in place of INV-P": {"inv_p": "ibu"},
+}
 RULES = {"ibu": STOPPED, "ibu, own rule": OWN_RULE, "ibu, maximum": ESTIMATORS["ibu"]}
 BEYOND = {
     "certified maximum": "ldp.ibu(counts, m())",
@@ -276,8 +285,10 @@ def gowalla(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     other = [ninth(con, epsilon, runs) for epsilon in OTHERS]
     rows = ninth(con, 1, runs)
     paper.findings.extend(one_runs(rows, other))
-    inverses = [float(rows.filter(pl.col("estimator") == name)["tv"].mean()) for name in ("inv_n", "inv_p")]  # type: ignore[arg-type]
-    paper.findings.append(almost_identical(*inverses))
+    mutants = mutants_of((rows,), IN_PLACE, "estimator") | {f"epsilon x {OTHERS[1]}": (other[1],)}
+    paper.findings += tested(
+        lambda rows: [almost_identical(*(means(rows, "tv")[name] for name in ("inv_n", "inv_p")))], (rows,), mutants
+    )
     paper.picture("Figure 9, repeated", f"Total variation to the original in {runs} runs, where the paper shows one.",
                   boxes(rows.with_columns(epsilon=pl.lit(1.0)), "epsilon", "tv", "estimator"))  # fmt: skip
     con.execute(f"DELETE FROM counted WHERE run >= {runs // 6}")  # the slower estimators see a sixth of the runs
@@ -295,38 +306,51 @@ def levels(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     san_francisco(con)
     epsilons = [0.2, 0.5, 1, 2, 3, 4, 5, 6] if full else [0.5, 1, 2, 4]
     figure = {"planar_geometric": "fig. 10", "planar_laplace": "fig. 11a", "exponential": "fig. 11b"}
-    error = {}
+    error, tried = {}, dict[str, dict[str, Frames]]()
     for mechanism, label in figure.items():
         measured = {"tv": TV, "emd": EMD} if mechanism == "planar_geometric" else {"tv": TV}
-        tables = []
-        for epsilon in epsilons:
-            perturbed(con, grid(mechanism, epsilon), 100 if full else 6)
-            rows = distances(con, ESTIMATORS | {"ibu": OWN_RULE}, **measured)
-            tables.append(rows.with_columns(epsilon=pl.lit(float(epsilon))))
-        rows = pl.concat(tables)
+        tables = dict[float, list[pl.DataFrame]]()
+        for epsilon, (factor, runs) in product(epsilons, ((1, 100 if full else 6), (1.2, FAR if full else 6))):
+            perturbed(con, grid(mechanism, round(factor * epsilon, 6)), runs)
+            rows = distances(con, ESTIMATORS | {"ibu": OWN_RULE} | MUTANT, **measured)
+            tables.setdefault(factor, []).append(rows.with_columns(epsilon=pl.lit(float(epsilon))))
+        rows, more = (pl.concat(each) for each in tables.values())
+        tried[mechanism] = mutants_of((rows,), IN_PLACE, "estimator") | {"epsilon x 1.2": (more,)}
+        error[mechanism] = rows
         for column in measured:
-            mean = by_epsilon(rows, column)
             name = f"{label}{'b' if column == 'emd' else 'a' if 'emd' in measured else ''}"
-            paper.findings.append(nearest(f"{name}, {column.upper()}", rows, column))
+            paper.findings += tested(
+                lambda rows, name=name, column=column: [nearest(f"{name}, {column.upper()}", rows, column)],
+                (rows,),
+                tried[mechanism],
+            )
             paper.picture(
                 f"{name}: {mechanism}", f"{MEASURED[column]}.", boxes(rows.drop_nulls(column), "epsilon", column, "estimator")
             )
-            error[mechanism, column] = mean
-    paper.findings.append(projected_better(error["planar_geometric", "emd"]))
-    paper.findings.append(laplace_better(error["planar_laplace", "tv"], error["exponential", "tv"]))
+    near = tried["planar_geometric"]
+    paper.findings += tested(lambda rows: [projected_better(by_epsilon(rows, "emd"))], (error["planar_geometric"],), near)
+    both = {name: (*own, *tried["exponential"][name]) for name, own in tried["planar_laplace"].items()}
+    both["each in place of the other"] = (error["exponential"], error["planar_laplace"])
+    paper.findings += tested(
+        lambda laplace, exponential: [laplace_better(by_epsilon(laplace, "tv"), by_epsilon(exponential, "tv"))],
+        (error["planar_laplace"], error["exponential"]), both,
+    )  # fmt: skip
 
 
 def k_rr(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
     """IX.D, fig. 12: k-RR on the same data."""
     san_francisco(con, named=True)
-    tables = []
-    calls = ESTIMATORS | {"ibu": OWN_RULE, "ibu, maximum": ESTIMATORS["ibu"], "ibu, 1e-2": EARLY}
-    for epsilon in [10, 8, 6, 4, 2, 1] if full else [10, 6, 4, 2]:
-        perturbed(con, f"ldp.krr({epsilon}, {names(384)})", 100 if full else 3)
-        tables.append(distances(con, calls, tv=TV, emd=EMD).with_columns(epsilon=pl.lit(float(epsilon))))
-    rows = pl.concat(tables)
+    tables = dict[float, list[pl.DataFrame]]()
+    calls = ESTIMATORS | {"ibu": OWN_RULE, "ibu, maximum": ESTIMATORS["ibu"], "ibu, 1e-2": EARLY} | MUTANT
+    for epsilon, (factor, runs) in product(
+        [10, 8, 6, 4, 2, 1] if full else [10, 6, 4, 2], ((1.2, FAR if full else 3), (1, 100 if full else 3))
+    ):
+        perturbed(con, f"ldp.krr({round(factor * epsilon, 6):g}, {names(384)})", runs)
+        tables.setdefault(factor, []).append(distances(con, calls, tv=TV, emd=EMD).with_columns(epsilon=pl.lit(float(epsilon))))
+    more, rows = (pl.concat(each) for each in tables.values())
     tv = by_epsilon(rows, "tv")
-    paper.findings.extend(alike(tv, by_epsilon(rows, "emd")))
+    mutants = mutants_of((rows,), IN_PLACE, "estimator") | {"epsilon x 1.2": (more,)}
+    paper.findings += tested(lambda rows: alike(by_epsilon(rows, "tv"), by_epsilon(rows, "emd")), (rows,), mutants)
     for column, text in MEASURED.items():
         paper.picture(
             f"Figure 12: k-RR, {column.upper()}", f"{text}.", boxes(rows.drop_nulls(column), "epsilon", column, "estimator")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -80,45 +81,64 @@ def first_row(city: City, total: int, ours: float) -> Finding:
 # --- section 7 ---
 
 
-def round_of(con: DuckDBPyConnection, city: City, beta: float, count: int) -> tuple[list[float], pl.DataFrame]:
-    """Return the distance after every cycle of one round, and the last estimate."""
+class Round(NamedTuple):
+    """The distances to the truth after every cycle, those of the raw reports of the cycle, and the last estimate."""
+
+    distances: list[float]
+    raw: list[float]
+    estimate: pl.DataFrame
+
+
+def round_of(con: DuckDBPyConnection, city: City, beta: float, count: int) -> Round:
+    """Run so many cycles."""
     con.execute(f"SET VARIABLE m = ldp.privic_start({beta}, range({city.cells}), columns := {city.columns}, "
                 f"iterations := {city.blahut_arimoto})")  # fmt: skip
-    distances = []
+    distances, raw = [], []
     for _ in range(count):
         con.execute("CREATE OR REPLACE TABLE reports AS SELECT ldp.perturb(value, getvariable('m')) AS cell FROM people")
         con.execute("SET VARIABLE drawn = getvariable('m')")
         con.execute("CREATE OR REPLACE TABLE step AS SELECT unnest(ldp.privic_step(cell, getvariable('m'), "
                     f"stop := {city.ibu})) FROM reports")  # fmt: skip
         con.execute('SET VARIABLE m = (SELECT "next" FROM step)')
-        distance = (
-            "ldp.distance_between(list_transform(theta, lambda e: e.estimate), (SELECT p FROM truth), 'emd', getvariable('m'))"
-        )
-        distances.append(frame(con, f"SELECT {distance} AS d FROM step")["d"][0])
-    return distances, frame(con, "SELECT unnest(theta, recursive := true) FROM step")
+        for found, estimate in (
+            (distances, "theta FROM step"),
+            (raw, "ldp.observed(cell, getvariable('drawn')) AS theta FROM reports"),
+        ):
+            sql = ("SELECT ldp.distance_between(list_transform(theta, lambda e: e.estimate), (SELECT p FROM truth), 'emd', getvariable('m')) "
+                   f"AS d FROM (SELECT {estimate})")  # fmt: skip
+            found.append(frame(con, sql)["d"][0])
+    return Round(distances, raw, frame(con, "SELECT unnest(theta, recursive := true) FROM step"))
 
 
 def cycles(con: DuckDBPyConnection, paper: Reproduction, full: bool, city: City) -> None:
     """Tables 2 and 3 and figures 7 to 9: cycle by cycle."""
     load(con, city)
-    points, last = [], {}
+    points, last, last_raw = [], {}, {}
     panels = [
         frame(con, "SELECT generate_subscripts(p, 1)::BIGINT - 1 AS value, unnest(p) AS share, 'original' AS panel FROM truth")
     ]
     for beta, published in city.published.items():
+        raised = np.array([round_of(con, city, 1.2 * beta, len(published)).distances])
         runs = [round_of(con, city, beta, len(published)) for _ in range(5 if full else 2)]
-        ours = np.array([distances for distances, _ in runs])
-        paper.findings.append(in_table(f"{city.figures['table']}, beta {beta}", published, ours))
-        paper.findings.append(falling(f"{city.figures['cycles']}, beta {beta}", published, ours))
+        ours, raw = np.array([one.distances for one in runs]), np.array([one.raw for one in runs])
+        mutants = {"the raw reports of each cycle": raw, "beta x 1.2": raised}
+        for decide, figure in ((in_table, "table"), (falling, "cycles")):
+            label = f"{city.figures[figure]}, beta {beta}"
+            tried = {name: decide(label, published, own) for name, own in mutants.items()}
+            paper.findings.append(decide(label, published, ours).against(tried))
         for name, values in (("here", ours.mean(axis=0)), ("paper", published.mean(axis=1))):
             points += [{"cycle": i + 1, "EMD": d, "line": f"beta {beta}, {name}"} for i, d in enumerate(values)]
         after(con, paper, f"{city.figures['table']}, beta {beta}", float(ours.mean(axis=0)[-1]))
-        last[beta] = ours[:, -1]
-        estimate = runs[0][1].select(
+        last[beta], last_raw[beta] = ours[:, -1], raw[:, -1]
+        estimate = runs[0].estimate.select(
             pl.col("value").cast(pl.Int64), share=pl.col("estimate"), panel=pl.lit(f"estimated, beta {beta}")
         )
         panels.append(estimate)
-    paper.findings.append(better_with_one(city, last))
+    exchanged = {1: last[0.5], 0.5: last[1]}
+    tried = {"the raw reports of the last cycle": last_raw, "each beta in place of the other": exchanged}
+    paper.findings.append(
+        better_with_one(city, last).against({name: better_with_one(city, own) for name, own in tried.items()})
+    )
     paper.picture(f"Figures 8 and 9: {city.name}, cycle by cycle", "Earth mover's distance to the truth.",
                   lines(pl.DataFrame(points), "cycle", "EMD", "line"))  # fmt: skip
     paper.picture(f"Figure 7: the last estimates, {city.name}", "Shares of the cells.", maps(pl.concat(panels), city.columns))
@@ -201,16 +221,16 @@ def levels(con: DuckDBPyConnection, paper: Reproduction, full: bool, city: City)
     count = len(next(iter(city.published.values())))
     points = []
     for beta in (0.1, 0.3, 0.5, 0.7, 0.9, 1) if full else (0.1, 0.3, 1):
-        points += [
-            {"beta": beta, "EMD": round_of(con, city, beta, count)[0][-1], "line": "here"} for _ in range(5 if full else 1)
-        ]
+        rounds = [round_of(con, city, beta, count) for _ in range(5 if full else 1)]
+        points += [{"beta": beta, "EMD": one.distances[-1], "raw": one.raw[-1], "line": "here"} for one in rounds]
     rows = pl.DataFrame(points)
     paper.picture(
         f"{city.figures['levels']}: {city.name}",
         "Earth mover's distance after the last cycle.",
         lines(rows, "beta", "EMD", "line"),
     )
-    paper.findings.append(settles(city.figures["levels"], rows))
+    label, raw = city.figures["levels"], rows.with_columns(EMD=pl.col("raw"))
+    paper.findings.append(settles(label, rows).against({"the raw reports of the last cycle": settles(label, raw)}))
 
 
 def settles(figure: str, rows: pl.DataFrame) -> Finding:

@@ -105,6 +105,35 @@ class Finding:
         return ("agrees after tuning", tuned) if tuned else ("agrees", "")
 
 
+Frames: TypeAlias = tuple[pl.DataFrame, ...]
+
+
+def mutants_of(frames: Frames, replaced: Mapping[str, Mapping[str, str]], column: str) -> dict[str, Frames]:
+    """Return frames with each mutant: other methods, which ``column`` names, in place of some."""
+
+    def in_place(rows: pl.DataFrame, methods: Mapping[str, str]) -> pl.DataFrame:
+        others = [
+            rows.filter(pl.col(column) == other).with_columns(pl.lit(name).alias(column)) for name, other in methods.items()
+        ]
+        return pl.concat([rows.filter(~pl.col(column).is_in(list(methods))), *others])
+
+    return {name: tuple(in_place(rows, methods) for rows in frames) for name, methods in replaced.items()}
+
+
+def against_each(findings: Sequence[Finding], mutants: Mapping[str, Sequence[Finding]]) -> list[Finding]:
+    """Return each finding against those of the mutants that move its measurement, or of all if none does."""
+    tried = []
+    for at, finding in enumerate(findings):
+        own = {name: each[at] for name, each in mutants.items()}
+        tried.append(finding.against({name: each for name, each in own.items() if each.ours != finding.ours} or own))
+    return tried
+
+
+def tested(decide: Callable[..., Sequence[Finding]], frames: Frames, mutants: Mapping[str, Frames]) -> list[Finding]:
+    """Return what frames decide, each finding against what the frames of mutants decide."""
+    return against_each(decide(*frames), {name: decide(*own) for name, own in mutants.items()})
+
+
 @dataclass
 class Reproduction:
     """One paper: what was run, its pictures and its findings.

@@ -15,12 +15,25 @@ from math import exp, inf, log
 import numpy as np
 import polars as pl
 from duckdb import DuckDBPyConnection
-from reproduction import Finding, Reproduction, boxes, frame, lines, names, run, shared
+from reproduction import (
+    Finding,
+    Frames,
+    Reproduction,
+    against_each,
+    boxes,
+    frame,
+    lines,
+    mutants_of,
+    names,
+    run,
+    shared,
+    tested,
+)
 from scipy.special import gammaln, rel_entr
 from scipy.stats import ttest_rel
 from small_samples_verdicts import (
+    IN_PLACE,
     PRINTED,
-    against_each,
     beyond,
     by_equation_13,
     compare,
@@ -30,11 +43,9 @@ from small_samples_verdicts import (
     hardly_less,
     in_regions,
     means,
-    mutants_of,
     over_em,
     second_order,
     smallest,
-    tested,
 )
 
 from ldpsql.engine.groups import one_thread
@@ -207,10 +218,14 @@ def sweep(con: DuckDBPyConnection, paper: Reproduction, source: str, figure: str
 def judged(paper: Reproduction, figures: tuple[str, str], source: str, axis: str, swept: Sweep) -> None:
     """Check the claims of a figure about errors, and of another one about bias and variance."""
     errors_of, parts_of = figures
-    paper.findings += tested(lambda rows: compare(errors_of, source, rows, axis), (swept.rows,), (swept.more,))
+    paper.findings += tested(
+        lambda rows: compare(errors_of, source, rows, axis), (swept.rows,), mutated((swept.rows,), (swept.more,))
+    )
     paper.findings += beyond(errors_of, source, swept.rows, axis)
     paper.findings.append(by_equation_13(errors_of, source, swept.rows))
-    paper.findings += tested(lambda parts: [decomposed(parts_of, source, parts, axis)], (swept.parts,), (swept.more_parts,))
+    paper.findings += tested(
+        lambda parts: [decomposed(parts_of, source, parts, axis)], (swept.parts,), mutated((swept.parts,), (swept.more_parts,))
+    )
 
 
 def bias_and_variance(con: DuckDBPyConnection) -> pl.DataFrame:
@@ -276,7 +291,7 @@ def more(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
         n = min(settings)
         own, raised = (rows.filter(pl.col("N") == n) for rows in (swept.rows, swept.more))
         paper.findings += tested(
-            lambda rows, source=source, n=n: [smallest(source, n, means(of_paper(rows)))], (own,), (raised,)
+            lambda rows, source=source, n=n: [smallest(source, n, means(of_paper(rows)))], (own,), mutated((own,), (raised,))
         )
 
 
@@ -299,15 +314,20 @@ def strict(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
                 parts[factor].append(bias_and_variance(con).with_columns(N4=pl.lit(float(n4))))
             if largest:
                 paper.findings += tested(
-                    lambda shares, source=source: [in_regions(source, shares)], (largest[1],), (largest[1.2],)
+                    lambda shares, source=source: [in_regions(source, shares)],
+                    (largest[1],),
+                    mutated((largest[1],), (largest[1.2],)),
                 )
             paper.findings += tested(
-                lambda few, many, source=source, n4=n4: [hardly_less(source, n4, means(few), means(many))], rows[1], rows[1.2]
+                lambda few, many, source=source, n4=n4: [hardly_less(source, n4, means(few), means(many))],
+                rows[1],
+                mutated(rows[1], rows[1.2]),
             )
+        whole_parts, raised_parts = ((pl.concat(parts[factor]),) for factor in (1, 1.2))
         paper.findings += tested(
             lambda parts, source=source: [decomposed("fig. 15", source, parts, "N4")],
-            *((pl.concat(parts[f]),) for f in (1, 1.2)),
-        )
+            whole_parts, mutated(whole_parts, raised_parts),
+        )  # fmt: skip
 
 
 def regions(con: DuckDBPyConnection, count: int = 15) -> pl.DataFrame:
@@ -333,7 +353,7 @@ def winners(con: DuckDBPyConnection, paper: Reproduction, full: bool) -> None:
                         {"N2": n2, "N3": n3},
                         (reported(con, p, (0, n2, n3, 0), 100 if whole else 12, f) for f in (1.2, 1)),
                     )
-                    for name, (own,) in {"": (rows,), **mutants_of((rows,), (more,))}.items():
+                    for name, (own,) in {"": (rows,), **mutated((rows,), (more,))}.items():
                         cells.setdefault(name, []).append({**at, **best_and_tests(of_paper(own))})
                     boxed.append(rows.filter(pl.col("method").is_in(list(PAIR))).with_columns(N2=pl.lit(n2), N3=pl.lit(n3)))
         table = pl.DataFrame(cells.pop(""))
@@ -356,6 +376,11 @@ def reported(
     """Return the errors of the paper's methods, and of EM after five steps, at a multiple of each epsilon."""
     simulated(con, p, users, runs, factor)
     return errors(con, METHODS | FIVE, factor)
+
+
+def mutated(frames: Frames, more: Frames) -> dict[str, Frames]:
+    """Return the frames with each mutant of the methods; ``more`` are those with 1.2 times each epsilon."""
+    return mutants_of(frames, IN_PLACE, "method") | {"epsilon x 1.2": more}
 
 
 def of_paper(rows: pl.DataFrame) -> pl.DataFrame:

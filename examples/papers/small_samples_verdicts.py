@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
@@ -88,34 +87,6 @@ IN_PLACE = {  # of a method, another one
     "EM in place of Proposal": {"Proposal": "EM"},
     "raw reports in place of the inversions": {"MatInv norm": "ObfDat", "MatInv proj": "ObfDat"},
 }
-Frames: TypeAlias = tuple[pl.DataFrame, ...]
-
-
-def in_place(rows: pl.DataFrame, methods: Mapping[str, str]) -> pl.DataFrame:
-    """Return rows in which other methods stand in place of some."""
-    others = [rows.filter(pl.col("method") == other).with_columns(method=pl.lit(name)) for name, other in methods.items()]
-    return pl.concat([rows.filter(~pl.col("method").is_in(list(methods))), *others])
-
-
-def mutants_of(frames: Frames, more: Frames) -> dict[str, Frames]:
-    """Return the frames with each mutant of the methods, and those with 1.2 times each epsilon."""
-    return {name: tuple(in_place(rows, methods) for rows in frames) for name, methods in IN_PLACE.items()} | {
-        "epsilon x 1.2": more
-    }
-
-
-def against_each(findings: Sequence[Finding], mutants: Mapping[str, Sequence[Finding]]) -> list[Finding]:
-    """Return each finding against those of the mutants that move its measurement, or of all if none does."""
-    tried = []
-    for at, finding in enumerate(findings):
-        own = {name: each[at] for name, each in mutants.items()}
-        tried.append(finding.against({name: each for name, each in own.items() if each.ours != finding.ours} or own))
-    return tried
-
-
-def tested(decide: Callable[..., Sequence[Finding]], frames: Frames, more: Frames) -> list[Finding]:
-    """Return what frames decide, against mutants of the methods; ``more`` are frames with 1.2 times each epsilon."""
-    return against_each(decide(*frames), {name: decide(*own) for name, own in mutants_of(frames, more).items()})
 
 
 def compare(figure: str, source: str, rows: pl.DataFrame, axis: str) -> list[Finding]:
