@@ -118,8 +118,14 @@ def test_a_column_of_another_kind_is_refused_by_its_type() -> None:
     (written,) = re.findall(r"\{'type': .*\}", str(refused.value))  # what the hint says to write is taken
     listed = written.replace("...", "'2020-01-01', '2020-01-02'")
     assert ldpsql.certify(f"krr(1, {listed})").codes(days).tolist() == [1, 0]
-    with pytest.raises(InvalidSpec, match=re.escape(written)):
-        ldpsql.certify("krr(1, [DATE '2020-01-01', DATE '2020-01-02'])")
+    for sql in (
+        "DATE '2020-01-01'",
+        "timestamp'2020-01-01'",
+        "TIMESTAMPTZ '2020-01-01 00:00+00'",
+        "TIMESTAMP WITH TIME ZONE '2020-01-01'",
+    ):
+        with pytest.raises(InvalidSpec, match=re.escape(written)):
+            ldpsql.certify(f"krr(1, [{sql}])")
 
 
 def test_null_and_outside_are_refused_without_a_rule_and_mapped_with_one() -> None:

@@ -406,7 +406,7 @@ _SQL = re.compile(r":=|\b(?:true|false|null)\b", re.IGNORECASE)
 _STRING = re.compile(r"""'(?:\\.|''|[^'\\])*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
 _QUOTE = re.compile(r"\\.|''", re.DOTALL)  # two quotes that are one, and what a backslash begins
 _TWO_STRINGS = re.compile(r"''(?:\s|#[^\n]*\n)*[a-z]{0,2}''", re.IGNORECASE)  # once each string is written ''
-_SQL_DATE = re.compile(r"\b(?:date|timestamp)\s*'", re.IGNORECASE)
+_SQL_DATE = re.compile(r"\b(?:date|timestamp(?:tz| with time zone)?)\s*'", re.IGNORECASE)
 _PYTHON = {":=": "=", "true": "True", "false": "False", "null": "None"}
 
 
