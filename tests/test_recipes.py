@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -86,6 +87,20 @@ def test_a_daily_task_that_is_killed_is_resumed_and_charged_once(tmp_path: Path)
     assert [row["state"] for row in ledger.history()] == ["published", "charged"]
     assert run(task, tmp_path).stdout == "4\n"
     assert [row["state"] for row in ledger.history()] == ["published", "published"]
+
+
+@pytest.mark.slow
+def test_one_of_several_attempts_at_the_same_time_draws_and_the_others_find_its_reports(tmp_path: Path) -> None:
+    ledger = daily(tmp_path)
+    task = [sys.executable, "-c", "import daily; daily.perturb('2026-01-02')"]
+    with ThreadPoolExecutor() as pool:
+        attempts = [pool.submit(run, task, tmp_path) for _ in range(4)]
+    failed = [done.stderr for attempt in attempts if (done := attempt.result()).returncode]
+    assert len(failed) < len(attempts)
+    assert all("LDP522" in error for error in failed), failed
+    assert run(task, tmp_path).returncode == 0
+    assert [row["state"] for row in ledger.history()] == ["published", "published"]
+    assert [one.spent for one in ledger.balances()] == ["2"]
 
 
 @pytest.mark.parametrize("tool", MODULES)
