@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ldpsql
+from ldpsql import Ledger, Policy
 from ldpsql.bulk.columns import kept, kept_type
 from ldpsql.errors import SourceRefused
 
@@ -186,7 +187,7 @@ def test_whole_numbers_of_several_sizes_are_one_column(tmp_path: Path) -> None:
         ("people.csv", "x,k\n", "a,2026-01-01\n", "a,2026-01-02 05:00:00\n"),
         ("people.csv", "x,k\n", "a,31/01/2026\n", "a,31/01/2026 05:00:00\n"),
         ("people.json", "", '{"x": "a", "k": 1}\n', '{"x": "a", "k": 1.5}\n'),
-        ("people.json", "", '{"x": "a", "k": 18446744073709551615}\n', '{"x": "a", "k": 1.5}\n'),
+        ("people.json", "", '{"x": "a", "k": 9223372036854775808}\n', '{"x": "a", "k": 1.5}\n'),
         ("people.json", "", '{"x": "a", "k": "2026-01-01"}\n', '{"x": "a", "k": "2026-01-02 05:00:00"}\n'),
     ],
 )
@@ -220,7 +221,7 @@ def test_folders_with_whole_numbers_in_their_names_are_a_column(name: str, head:
 
 def test_an_estimate_refuses_a_number_that_the_column_does_not_hold(tmp_path: Path) -> None:
     (tmp_path / "reports.csv").write_text("x,g\n" + "1,1\n" * 25_000 + "1.5,1\n")
-    with pytest.raises(SourceRefused, match="begins with whole numbers or booleans has another value further down"):
+    with pytest.raises(SourceRefused, match="the type of its first lines does not hold"):
         ldpsql.estimate(tmp_path / "reports.csv", "krr(1, [1, 2])", column="x", by=["g"])
 
 
@@ -250,13 +251,109 @@ def test_sql_refuses_files_whose_values_duckdb_would_change(file: str, tmp_path:
         if name != "mean" or "booleans" not in file:
             with pytest.raises(duckdb.Error, match=r"\[LDP520\]"):
                 con.sql(query.format(place, f"ldp.krr(8, [{values}])")).fetchall()
-    with pytest.raises(duckdb.Error, match=r"\[LDP520\]"):
+    with pytest.raises(SourceRefused):
         ldpsql.estimate_groups(con, str(place), "t", report="x", keys=["g"], mechanism=f"krr(8, [{values}])")
     cells = ldpsql.privic.start(1, range(9), columns=3)
-    with pytest.raises(duckdb.Error, match=r"\[LDP520\]"):
+    with pytest.raises(SourceRefused):
         ldpsql.privic.collect(str(place), tmp_path / "state.duckdb", cells, column="x::INTEGER", cycles=1)
+    con = ldpsql.connect(ledger=Ledger.open(tmp_path / "budget.ledger", Policy(epsilon_budget=9, privacy_unit="g")))
+    for permanent in (False, True):
+        with (
+            pytest.raises(SourceRefused),
+            ldpsql.release(con, str(place), {"x": f"ldp.krr(8, [{values}])"}, "reports", permanent=permanent),
+        ):
+            pass
+    charge = ldpsql.Charge(Ledger.open(tmp_path / "people.ledger", Policy(epsilon_budget=9)), "people", user="g")
+    with pytest.raises(SourceRefused):
+        ldpsql.perturb_copy(con, place, tmp_path / "out.parquet", {"x": f"krr(8, [{values}])"}, charge=charge)
     if file not in CHANGED:
         assert con.sql(f"FROM ldp.estimate('{place}', fine, ldp.krr(1, [1, 2]))").fetchall()[0][-1] == 2
+
+
+LATE = [
+    ("people.csv", "2026-01-01 05:00:00", "2026-01-02 05:00:00+02:00"),
+    ("people.csv", "2026-01-01 05:00:00", "2026-01-02T05:00:00Z"),
+    ("people.csv", "2026-01-01 05:00:00", "2026-01-02 05:00:00.123456789"),
+    ("people.csv", "2026-01-01 05:00:00+02:00", "2026-01-02 05:00:00"),
+    ("people.csv", "05:00:00", "05:00:00+02:00"),
+    ("people.csv", "05:00:00", "05:00:00.123456789"),
+    ("people.csv", "true", "1"),
+    ("people.csv", "1.5", "1152921504606846977"),
+    ("people.csv", "10001", "00501"),
+    ("people.json", '"2026-01-01T05:00:00Z"', '"2026-01-02T05:00:00"'),
+    ("people.json", '"05:00:00"', '"05:00:00+02:00"'),
+    ("people.json", "true", '"yes"'),
+    ("people.json", "1.5", "1152921504606846977"),
+]
+LINES = {"people.csv": ("x,k\n", "a,{}\n"), "people.json": ("", '{{"x": "a", "k": {}}}\n')}
+
+
+def copied(tmp_path: Path, name: str, values: list[str]) -> list[Any]:
+    """The kept values of a file, which has these as text."""
+    head, line = LINES[name]
+    (tmp_path / name).write_text(head + "".join(map(line.format, values)))
+    ldpsql.perturb_copy(duckdb.connect(), tmp_path / name, tmp_path / "out.parquet", {"x": KRR}, keep=["k"], replace=True)
+    return pq.read_table(tmp_path / "out.parquet")["k"].to_pylist()
+
+
+@pytest.mark.parametrize(("name", "first", "last"), LATE)
+def test_a_value_that_the_type_of_the_first_lines_would_change_is_refused(
+    name: str, first: str, last: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SourceRefused):
+        copied(tmp_path, name, [first] * 25_000 + [last])
+    with pytest.raises(duckdb.Error, match="the type of its first lines does not hold"):
+        ldpsql.connect().sql(f"FROM ldp.perturb_rows('{tmp_path / name}', {{x: ldp.{KRR}}}, keep := ['k'])").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "last", "value"),
+    [
+        ("people.csv", "2026-01-01 05:00:00", "2026-01-02T05:00:00.123456", datetime(2026, 1, 2, 5, 0, 0, 123456)),
+        ("people.csv", "2026-01-01 05:00:00", "2026-01-02 05:00:00.123456000", datetime(2026, 1, 2, 5, 0, 0, 123456)),
+        ("people.csv", "2026-01-01 05:00:00 UTC", "2026-01-02 05:00 UTC", datetime(2026, 1, 2, 5)),
+        ("people.csv", "2026-01-01 05:00:00", "2026-01-02", datetime(2026, 1, 2)),
+        ("people.csv", "2026-01-01T05:00:00Z", "2026-01-02T05:00:00+02:00", datetime(2026, 1, 2, 3, tzinfo=UTC)),
+        ("people.csv", "31/01/2026 05:00:00", "02/01/2026 05:00:00", datetime(2026, 1, 2, 5)),
+        ("people.csv", "05:00:00", "06:00:00.5", time(6, 0, 0, 500_000)),
+        ("people.csv", "true", "F", False),
+        ("people.csv", "t", "no", False),
+        ("people.csv", "1.5", "1152921504606846976", 2.0**60),
+        ("people.csv", "1", "0x10", 16),
+        ("people.json", '"2026-01-01T05:00:00"', '"2026-01-02T05:00:00"', datetime(2026, 1, 2, 5)),
+        ("people.json", '"2026-01-01T05:00:00.1Z"', '"2026-01-02T05:00:00Z"', datetime(2026, 1, 2, 5, tzinfo=UTC)),
+        ("people.json", "1.5", "-1152921504606846976", -(2.0**60)),
+    ],
+)
+def test_a_value_that_a_type_holds_is_kept_however_it_is_written(
+    name: str, first: str, last: str, value: object, tmp_path: Path
+) -> None:
+    for lines in (1, 25_000):
+        assert value in copied(tmp_path, name, [first] * lines + [last])
+
+
+@pytest.mark.parametrize("name", ["numbers.CSV", '"numbers.CSV"', "~/numbers.CSV", "NUMBERS.CSV", "[n]umbers.CSV"])
+def test_no_spelling_of_the_name_of_a_file_lets_duckdb_change_its_values(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    place = tmp_path / "there" / "NUMBERS.CSV" if name == "NUMBERS.CSV" else tmp_path / "numbers.CSV"
+    place.write_text(CHANGED["numbers.csv"])
+    con = ldpsql.connect()
+    con.execute(f"SET home_directory = '{tmp_path}'")
+    con.execute(f"SET file_search_path = '{tmp_path / 'there' if name == 'NUMBERS.CSV' else ''}'")
+    for query in READING.values():
+        with pytest.raises(duckdb.Error, match=r"\[LDP520\]"):
+            con.sql(query.format(name, "ldp.krr(8, [1, 2])")).fetchall()
+    with pytest.raises(SourceRefused):
+        ldpsql.perturb_copy(con, name, tmp_path / "out.parquet", {"x": "krr(8, [1, 2])"}, keep=["g"])
+
+
+def test_sql_says_in_our_words_that_a_file_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "people.csv.gz").write_text("x\na\n")
+    with pytest.raises(duckdb.Error, match=r"\[LDP520\] '.*people\.csv\.gz' cannot be read\. Hint: is it complete"):
+        ldpsql.connect().sql(f"FROM ldp.estimate('{tmp_path}/people.csv.gz', x, ldp.{KRR})").fetchall()
 
 
 def test_a_table_goes_before_a_file_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +371,7 @@ def test_a_domain_is_not_changed_by_the_type_of_its_first_lines(tmp_path: Path) 
     (tmp_path / "codes.csv").write_text("code\n" + "".join(f"{code}\n" for code in range(25_000)) + "70000.6\n")
     domain = {"file": str(tmp_path / "codes.csv"), "column": "code"}
     con = ldpsql.connect(mechanisms={"code": {"mechanism": "krr", "epsilon": 1, "domain": domain}})
-    with pytest.raises(duckdb.Error, match="has another value further down"):
+    with pytest.raises(duckdb.Error, match="the type of its first lines does not hold"):
         con.sql("SELECT ldp.perturb(70001, ldp.m.code())").fetchall()
 
 

@@ -304,10 +304,17 @@ def test_a_state_may_have_the_name_of_its_schema(tmp_path: Path) -> None:
             assert len(privic.collect(frame, tmp_path / name, mechanism, cycles=cycles)) == cycles
 
 
-def test_a_line_that_cannot_be_read_is_not_quoted(tmp_path: Path) -> None:
-    (tmp_path / "places.csv").write_text("cell\n" + "1\n" * 30_000 + "at home\n", encoding="utf-8")
-    with pytest.raises(LdpError, match="could not be read to its end") as caught:
-        privic.collect(str(tmp_path / "places.csv"), tmp_path / "run.duckdb", privic.start(1, range(6), columns=3), cycles=1)
+@pytest.mark.parametrize(("line", "says"), [("1", "first lines does not hold"), ("1.5", "could not be read to its end")])
+def test_a_line_that_cannot_be_read_is_not_quoted(line: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text("cell\n" + f"{line}\n" * 30_000 + "at home\n", encoding="utf-8")
+    with pytest.raises(LdpError, match=says) as caught:
+        privic.collect(
+            str(tmp_path / "places.csv"),
+            tmp_path / "run.duckdb",
+            privic.start(1, range(6), columns=3),
+            column="round(cell)::BIGINT",
+            cycles=1,
+        )
     assert "home" not in str(caught.value)
     assert caught.value.__cause__ is caught.value.__context__ is None
 

@@ -22,8 +22,8 @@ from ldpsql.functions import (
     Handles,
     Macros,
     Scalar,
+    TextLists,
     Texts,
-    Wholes,
     by_row,
     guarded,
     hookimpl,
@@ -124,10 +124,10 @@ def _behind(handle: int) -> Domain:
     return (certify(source) if isinstance(source, Mechanism) else source).values.listed
 
 
-@by_row(Texts, Wholes, returns=pa.string())
-def read(table: str | None, catalog: int | None) -> str:
-    """Return the query that reads a table, or files without changing a value; ``catalog`` is the number of the catalog."""
-    return "FROM query_table(NULL)" if table is None or catalog is None else reading(table, catalog)
+@by_row(Texts, TextLists, returns=pa.string())
+def read(table: str | None, here: list[str | None] | None) -> str:
+    """Return the query that reads a table, or files without changing a value; ``here`` is what `ldp._here` returns."""
+    return "FROM query_table(NULL)" if table is None or here is None else reading(table, here)
 
 
 @hookimpl

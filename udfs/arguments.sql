@@ -1,5 +1,8 @@
 -- The type of a row of an expression, which holds the name of the column. typeof() evaluates nothing: it does not draw.
 CREATE OR REPLACE MACRO ldp._name(report) AS typeof((SELECT one FROM (SELECT report) AS one));
+-- How the statement finds tables and files: the number of the catalog, and settings that another connection does not have.
+CREATE OR REPLACE MACRO ldp._here() AS
+    [ldp._catalog()::VARCHAR, current_setting('home_directory'), current_setting('file_search_path')];
 -- The key of a group, or a struct of keys, as a struct of them by their own names. A key that is named like another column of the
 -- result gets another name: value_1. DuckDB casts fields by name, but those of a tuple by position.
 CREATE OR REPLACE MACRO ldp._keys("by", columns_of_result) AS cast_to_type(

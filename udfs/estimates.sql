@@ -8,7 +8,7 @@ COMMENT ON MACRO ldp.distance_between IS 'how far two distributions are apart: l
 
 -- `shares` is an estimate: a table, a view or a CTE with a column `estimate`. Only its other columns are kept.
 CREATE OR REPLACE MACRO ldp.synthesize(shares, "rows") AS TABLE
-    WITH "ldp cells" AS MATERIALIZED (SELECT row_number() OVER () AS "ldp cell", t AS "ldp row" FROM query_table(shares) AS t),
+    WITH "ldp cells" AS MATERIALIZED (SELECT row_number() OVER () AS "ldp cell", t AS "ldp row" FROM query(__ldp_reading(shares, ldp._here())) AS t),
     "ldp drawn" AS (
         SELECT unnest(__ldp_synthesized(list("ldp row" ORDER BY "ldp cell"), "rows")) AS "ldp cell" FROM "ldp cells"
     )

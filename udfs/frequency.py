@@ -157,7 +157,7 @@ def _compare(place: dict[str, Any], column: str, mechanism: Mechanism) -> None:
     found = [(tuple(one["path"] or ()), one["column"], one["comment"]) for one in place["columns"] or [] if one]
     comments = [(path, comment) for path, own, comment in found if own == column.lower()]
     if not compare_comments(name, schema, comments, mechanism):
-        check_files(name, column, mechanism)
+        check_files(place["catalog"], name, column, mechanism)
         if any(own is None and "".join(path[-1:]).casefold() == parts(name)[-1] for path, own, _ in found):
             check_view(place["catalog"], place["search_path"], name, column, mechanism)
 

@@ -48,7 +48,7 @@ CREATE OR REPLACE MACRO ldp._agreed(reports, report_name, asked) AS __ldp_agreed
 -- hashes, which are made of words of 64 bits, can be too many, so no other column is read.
 CREATE OR REPLACE MACRO ldp._few(reports, report, keep, asked) AS (
     SELECT __ldp_few(asked, count(report) FILTER (WHERE ldp._kept(keep)))
-    FROM query(__ldp_reading(reports, ldp._catalog())) WHERE contains(typeof(report), 'UBIGINT')
+    FROM query(__ldp_reading(reports, ldp._here())) WHERE contains(typeof(report), 'UBIGINT')
 );
 -- The columns of the result after the keys; `borrowed` is one if the estimator shares anything between groups.
 CREATE OR REPLACE MACRO ldp._columns_of(estimator) AS
@@ -59,7 +59,7 @@ CREATE OR REPLACE MACRO ldp._table_estimate(reports, report, m, estimator := NUL
                                             "by" := NULL) AS TABLE
     WITH "ldp asking" AS MATERIALIZED (
         SELECT __ldp_ask('estimate', m, typeof(any_value(report)), estimator, {'confidence': confidence}, NULL) AS asked
-        FROM (FROM query(__ldp_reading(reports, ldp._catalog())) LIMIT 0) GROUP BY ()
+        FROM (FROM query(__ldp_reading(reports, ldp._here())) LIMIT 0) GROUP BY ()
     ), "ldp few" AS MATERIALIZED (
         SELECT ldp._few(reports, report, keep, (SELECT asked FROM "ldp asking")) AS few
     ), "ldp counted" AS MATERIALIZED (
@@ -67,7 +67,7 @@ CREATE OR REPLACE MACRO ldp._table_estimate(reports, report, m, estimator := NUL
             SELECT any_value(ldp._keys("by", ldp._columns_of(estimator))) AS "ldp keys",
                    ldp._weighed_by(report, keep, weight) AS "ldp counts", (SELECT asked FROM "ldp asking") AS "ldp asked",
                    any_value(ldp._name(report)) AS "ldp report", row_number() OVER (ORDER BY CASE WHEN true THEN "by" END) AS "ldp place"
-            FROM query(__ldp_reading(reports, ldp._catalog())) WHERE (SELECT few FROM "ldp few")
+            FROM query(__ldp_reading(reports, ldp._here())) WHERE (SELECT few FROM "ldp few")
             GROUP BY CASE WHEN true THEN "by" END  -- not NULL, which would stand for each NULL in SELECT
         ) WHERE ldp._agreed(reports, "ldp report", "ldp asked")
     ), "ldp learned" AS MATERIALIZED (

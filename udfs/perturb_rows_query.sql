@@ -11,7 +11,7 @@
 WITH source AS MATERIALIZED (
     SELECT COLUMNS(lambda c: lower(c) IN ALL_NAMES) FROM (
         -- For a missing column, COLUMNS only says that it finds nothing. from_json reads a type when it is bound.
-        FROM query(system.main.__ldp_reading(TABLE, ldp._catalog())) AS "_ldpsql_row"
+        FROM query(system.main.__ldp_reading(TABLE, ldp._here())) AS "_ldpsql_row"
         WHERE from_json('null', system.main.__ldp_there(typeof("_ldpsql_row"), PERTURBED, KEPT_NAMES)) IS NULL
     )
 ), sampled AS (

@@ -16,9 +16,9 @@ COMMENT ON MACRO ldp.read IS 'a report that another library drew, as a report of
 -- their columns is not known.
 CREATE OR REPLACE MACRO ldp.rappor_shares(params, counts, map, rate := 0.05) AS TABLE
     SELECT unnest(__ldp_bloom_shares(
-        (SELECT list(to_json(r)::VARCHAR) FROM query_table(params) AS r),
-        (SELECT list(to_json(r)::VARCHAR) FROM query_table(counts) AS r),
-        (SELECT list(to_json(r)::VARCHAR) FROM query_table(map) AS r),
+        (SELECT list(to_json(r)::VARCHAR) FROM query(__ldp_reading(params, ldp._here())) AS r),
+        (SELECT list(to_json(r)::VARCHAR) FROM query(__ldp_reading(counts, ldp._here())) AS r),
+        (SELECT list(to_json(r)::VARCHAR) FROM query(__ldp_reading(map, ldp._here())) AS r),
         rate
     ), recursive := true);
 

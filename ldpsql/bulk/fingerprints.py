@@ -223,16 +223,16 @@ def of_columns(con: DuckDBPyConnection, source: str, columns: Collection[str]) -
         return {**of_table(cursor, source, columns)}
 
 
-def of_files(con: DuckDBPyConnection | None, kind: str, files: Iterable[str], column: str) -> Fingerprints | None:
+def of_files(con: DuckDBPyConnection, kind: str, files: Iterable[str], column: str) -> Fingerprints | None:
     """Return the fingerprints of a column of files of one format; None if the format cannot hold any."""
     if kind not in ("parquet", "arrow"):
         return None
     return NONE.union(*(of_schema(_schema(con, kind, Place(file)), column) for file in files))
 
 
-def _schema(con: DuckDBPyConnection | None, kind: str, place: Place) -> pa.Schema:
+def _schema(con: DuckDBPyConnection, kind: str, place: Place) -> pa.Schema:
     """Return the schema of a file, at a URL of Parquet only its metadata."""
-    if kind == "parquet" and con is not None and place.is_url:
+    if kind == "parquet" and place.is_url:
         with cursor_of(con) as cursor:
             pairs = cursor.execute("SELECT key, value FROM parquet_kv_metadata(?)", [place.text]).fetchall()
         return pa.schema([], dict(pairs))
@@ -242,14 +242,14 @@ def _schema(con: DuckDBPyConnection | None, kind: str, place: Place) -> pa.Schem
         return pa.ipc.open_file(opened).schema
 
 
-def check_files(path: str, column: str, mechanism: Mechanism) -> None:
+def check_files(catalog: int, path: str, column: str, mechanism: Mechanism) -> None:
     """Refuse reports in files that another mechanism drew; what is not a local file, or cannot be read, passes."""
     place = Place.of(path)
     if place.is_url or not (format_of(place.path) or place.is_pattern or os.path.isdir(path)):
         return
-    with suppress(SourceRefused, OSError, pa.ArrowException):
-        kind, files = files_of(None, place)
-        check_agreement(of_files(None, kind, files, column) or NONE, mechanism)
+    with CONNECTIONS.cursor_at(catalog, "") as cursor, suppress(SourceRefused, OSError, pa.ArrowException, duckdb.Error):
+        kind, files = files_of(cursor, place)
+        check_agreement(of_files(cursor, kind, files, column) or NONE, mechanism)
 
 
 def check_view(catalog: int, search_path: str, name: str, column: str, mechanism: Mechanism) -> None:

@@ -35,7 +35,7 @@ from ldpsql.domains.domain import Domain
 from ldpsql.engine.functions import arrow_fields
 from ldpsql.engine.groups import one_thread
 from ldpsql.errors import InvalidParameter
-from ldpsql.errors.boundary import of_sql, withheld
+from ldpsql.errors.boundary import withheld
 from ldpsql.estimates.estimate import SHRUNK, Estimate, estimate_likelihood, estimator_of_top
 from ldpsql.estimates.question import is_table
 from ldpsql.estimates.rappor_files import Rows as FileRows
@@ -251,16 +251,13 @@ def _answered(data: Any, columns: list[str], mechanism: Source, asked: _Asked, *
         reports, raw = Reports(con, table, reports_of(columns), drawn_by, method, weight), raw_columns(kind, arguments)
         given = {name: sql_literal(value) for name, value in arguments.items() if name not in kind.raw}
         given |= {"estimator": reports.method} if method else {}
-        try:
-            if isinstance(data, Counts):
-                query = answers_of_counts(reports, question or SHARES, given)
-            elif summed:
-                query = answers_of_sums(reports._replace(reports=quoted(N)), kind, given, keys)
-            else:
-                query = shares(reports, keys) if question is None else answers(reports, kind, given, keys, raw)
-            answered = con.sql(query).to_arrow_table()
-        except duckdb.Error as error:
-            raise of_sql(error) or error from None
+        if isinstance(data, Counts):
+            query = answers_of_counts(reports, question or SHARES, given)
+        elif summed:
+            query = answers_of_sums(reports._replace(reports=quoted(N)), kind, given, keys)
+        else:
+            query = shares(reports, keys) if question is None else answers(reports, kind, given, keys, raw)
+        answered = con.sql(query).to_arrow_table()
     title = " by ".join([f"{question or 'shares'} of {', '.join(columns)}", *([", ".join(keys)] if keys else [])])
     return Rows(f"{title} under {drawn_by.name}", answered)
 

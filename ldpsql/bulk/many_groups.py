@@ -30,7 +30,7 @@ from ldpsql.bulk.staging import already_exists
 from ldpsql.domains.columns import finite_or_null, plain, shown_class
 from ldpsql.domains.domain import Domain
 from ldpsql.engine.connections import cursor_of, stops_with_connection, transaction, until_stopped
-from ldpsql.engine.files import format_of, pattern_at
+from ldpsql.engine.files import check_unquoted, format_of, pattern_at
 from ldpsql.engine.groups import GROUPS_AT_ONCE, GROUPS_SEEN, in_order, learnt_of, learnt_of_order, one_thread
 from ldpsql.engine.identity import split
 from ldpsql.errors import Interrupted, InvalidParameter, LdpError, UnfinishedRun
@@ -105,8 +105,8 @@ REPORT, N, FIRST = map(quoted, ("ldp report", "ldp n", "ldp first"))  # keys may
 
 
 def reading(reports: str, report: str, keys: Sequence[str], what: str) -> str:
-    """Return the query for something about the reports that are not NULL; ``reports`` is what ``query_table`` takes."""
-    source, column = f"query_table({text_literal(reports)})", quoted(report)
+    """Return the query for something about the reports that are not NULL; ``reports`` is SQL that ``query_table`` takes."""
+    source, column = f"query_table({reports})", quoted(report)
     return f"SELECT {what} FROM (SELECT {_names(keys)}, {column} AS {REPORT} FROM {source}) WHERE {REPORT} IS NOT NULL"  # noqa: S608  # quoted
 
 
@@ -133,7 +133,7 @@ class CountTable:
             UnknownName: if the reports have no such columns.
 
         """
-        existing = cursor.sql(f"FROM query_table({text_literal(reports)}) LIMIT 0").columns
+        existing = cursor.sql(f"FROM query_table({reports}) LIMIT 0").columns
         lowercase = [name.lower() for name in existing]
         check_columns([name for name in (report, *self.keys) if name.lower() not in lowercase], existing, hint_names=False)
         names = _names(self.keys)
@@ -230,7 +230,7 @@ Select: TypeAlias = Callable[[str, str], str]  # a table of estimates, a query f
 
 @dataclass(frozen=True)
 class Task:
-    """What is asked for: ``reports`` is what ``query_table`` takes, and ``how`` the text of the mechanism and the estimator."""
+    """What is asked for: ``reports`` is SQL that ``query_table`` takes, ``how`` the text of the mechanism and the estimator."""
 
     reports: str
     report: str
@@ -440,10 +440,10 @@ def estimate_groups(
     drew, method = agreed(of_source(con, source, report), mechanism, con), registry().estimator(estimator)
     refuse_pairs(drew)
     with cursor_of(con) as cursor:
-        if format_of(Place.of(source).path):
-            sql_of(cursor, source, (), text_reports([report], drew))  # a view of the cursor, if DuckDB would change values
-            source = quoted(source)
-        run = GroupRun(cursor, Task(source, report, tuple(keys), (fingerprint(drew), str(method))), destination_of(into))
+        check_unquoted(cursor, source)
+        files = format_of(Place.of(source).path)  # they may become a view of the cursor
+        table = sql_of(cursor, source, (), text_reports([report], drew)) if files else text_literal(source)
+        run = GroupRun(cursor, Task(table, report, tuple(keys), (fingerprint(drew), str(method))), destination_of(into))
         run.begin(replace=replace, resume=resume)
         limited = until(soonest(method.deadline)) if method.deadline else nullcontext()
         with run.unless_stopped(), one_thread, limited:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ldpsql.bulk.columns import CompactProjection, Projection
 from ldpsql.bulk.databases import DatabaseSink
 from ldpsql.bulk.sinks import Form, TableSink, file_name, scratch_folder
-from ldpsql.bulk.sources import Part, Source
+from ldpsql.bulk.sources import Part, Source, cut_short
 from ldpsql.bulk.staging import Staging
 from ldpsql.channels import native
 from ldpsql.channels.randomness import Words, random_words
@@ -401,8 +401,7 @@ class Meter:
             self._refusal = error
             raise
         except Exception:
-            hint = "is it complete, and does every column have one type, with dates in JSON such as 2026-01-31?"
-            self._refusal = SourceRefused(f"{part.title} could not be read to its end", hint)
+            self._refusal = cut_short(part.title)
             raise
 
     def watch(self, write: Callable[[], None], hint: str = "is there space on the disk?") -> None:

@@ -18,6 +18,7 @@ from ldpsql.bulk.fingerprints import Marking
 from ldpsql.bulk.sinks import written_tokens
 from ldpsql.domains.columns import plain
 from ldpsql.engine.connections import cursor_of, duckdb_of
+from ldpsql.engine.files import query_of
 from ldpsql.engine.identity import Identity, destination_of, identity_of, table_of
 from ldpsql.errors import InvalidParameter, KeyUnusable, LdpError, NotReleased
 from ldpsql.errors.boundary import withheld_block
@@ -30,7 +31,7 @@ from ldpsql.ledger.policy import ROW
 from ldpsql.mechanisms.base import Mechanism, certify
 from ldpsql.names import MECHANISM_HANDLE
 from ldpsql.places import Place
-from ldpsql.quoting import quoted, text_literal
+from ldpsql.quoting import quoted
 from ldpsql.registry.handles import MECHANISMS
 from ldpsql.registry.registry import registry
 from ldpsql.registry.tables import check_policies
@@ -177,7 +178,7 @@ def permanent_columns(
             "leave out part and again, and use a ledger with privacy_unit = 'id'",
         )
     named = ", ".join(quoted(column) for column in (*columns, unit))
-    return cursor.sql(f"SELECT {named} FROM query_table({text_literal(dataset)})").to_arrow_table()  # noqa: S608  # quoted
+    return cursor.sql(f"SELECT {named} FROM ({query_of(cursor, dataset)})").to_arrow_table()  # noqa: S608  # quoted
 
 
 def permanent_reports(guard: Guard, mechanisms: Mapping[str, Mechanism], table: pa.Table) -> dict[str, Reported]:
@@ -223,7 +224,7 @@ def _mechanism(cursor: DuckDBPyConnection, call: Mechanism | str) -> Mechanism:
 
 def people(cursor: DuckDBPyConnection, dataset: str, unit: str) -> tuple[int, pa.ChunkedArray | None]:
     """Return the number of rows, and the user ids if they are the unit of privacy."""
-    source = f"query_table({text_literal(dataset)})"
+    source = f"({query_of(cursor, dataset)})"
     if unit == ROW:
         ((rows,),) = cursor.execute(f"SELECT count(*) FROM {source}").fetchall()  # noqa: S608  # quoted
         return rows, None

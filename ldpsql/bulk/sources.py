@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
@@ -23,9 +23,9 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation
 from ldpsql.domains.columns import family, is_frame, is_pandas_frame, pandas_names, pandas_table, plain, shown_class
 from ldpsql.engine.connections import cursor_like, cursor_of, stopped_with
 from ldpsql.engine.files import (
-    EXPECTED,
     READERS,
     FileFormat,
+    check_unquoted,
     differing,
     differs,
     files_of,
@@ -34,6 +34,7 @@ from ldpsql.engine.files import (
     in_query,
     pattern_at,
     reader,
+    unreadable,
 )
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_files, identity_of_statement
 from ldpsql.errors import InvalidParameter, LdpError, SourceRefused, UnknownName, WrongType
@@ -116,7 +117,17 @@ class Part:
     @property
     def title(self) -> str:
         """What a message calls it: its file, without folders, whose names may hold values; else the source."""
-        return f"the file '{Place(self.files[0]).path.name}'" if len(self.files) == 1 else "the source"
+        return _title(self.files)
+
+
+def _title(files: Sequence[str]) -> str:
+    return f"the file '{Place(files[0]).path.name}'" if len(files) == 1 else "the source"
+
+
+def cut_short(title: str) -> SourceRefused:
+    """Return the error for a source that could not be read to its end."""
+    hint = "is it complete, and does every column have one type, with dates in JSON such as 2026-01-31?"
+    return SourceRefused(f"{title} could not be read to its end", hint)
 
 
 @dataclass(frozen=True)
@@ -127,7 +138,7 @@ class Source:
     numbers or dates, a line of text is a header.
     ``named`` is the name of a table, and ``users`` holds the user ids that were read from the source, until they are charged.
     ``whose`` returns whose rows they are, from a cursor and whether to read all of them; a frame or a stream is not identified.
-    ``query`` reads files that are neither a table nor Arrow's, and ``differing`` returns the columns of which the type in the
+    ``query`` reads files that are neither a table nor Arrow's, and ``differing`` holds the columns of which the type in the
     first file does not hold what is in another.
     """
 
@@ -141,7 +152,7 @@ class Source:
     users: list[Any] = field(default_factory=list)
     whose: Callable[[DuckDBPyConnection, bool], Identity] = field(default=lambda *_: Identity("", ()))
     query: str = ""
-    differing: Callable[[], Collection[str]] = field(default=tuple)
+    differing: Set[str] = frozenset()
 
     @property
     def rows(self) -> int | None:
@@ -164,7 +175,7 @@ class Source:
             )
         hint = {"hint": _LINES} if self.kind == "csv" else {}
         check_columns(columns, self.names, hint_names=self.header, **hint)
-        if named := sorted({*self.differing()} & {*columns}):
+        if named := sorted(self.differing & {*columns}):
             raise differs(named[0])
 
     def check_folders(self, columns: Iterable[str]) -> None:
@@ -187,7 +198,8 @@ def unchanged(files: Sequence[str], read: Read, stamp: Callable[[str], object]) 
         reader = read(wanted, encoded, kept)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            yield from reader
+            with replaced(lambda _: cut_short(_title(files))):
+                yield from reader
             for file, earlier in zip(files, before, strict=True):
                 try:
                     now = stamp(file)
@@ -259,7 +271,8 @@ def _with_users(part: Part, user: str, keep: Collection[str]) -> tuple[Part, pa.
 def _column(part: Part, name: str, keep: Collection[str]) -> pa.ChunkedArray:
     reader = part.read([name], (), keep)
     kind = reader.schema.field(name).type
-    return pa.chunked_array([batch.column(name) for batch in reader], type=kind)
+    with replaced(lambda _: cut_short(part.title)):
+        return pa.chunked_array([batch.column(name) for batch in reader], type=kind)
 
 
 def _compared(read: Read, user: str, expected: Digest) -> Read:
@@ -421,14 +434,9 @@ def stored(con: DuckDBPyConnection, place: Place, *, split: bool, text: Collecti
 
     opened = _joined(con, kind, files[:1] if split else files, text)
     parts = [part for file in files for part in _parts_of(con, kind, file, text)] if split else opened.parts
-    return replace(
-        opened, parts=parts, files=tuple(files), kind=kind, whose=whose, differing=partial(_differing, con, kind, files)
-    )
-
-
-def _differing(con: DuckDBPyConnection, kind: FileFormat, files: list[str]) -> Collection[str]:
     with cursor_of(con) as cursor:
-        return differing(cursor, files) if kind == "parquet" else ()
+        changed = differing(cursor, files) if kind == "parquet" else ()
+    return replace(opened, parts=parts, files=tuple(files), kind=kind, whose=whose, differing=frozenset(changed))
 
 
 _ROWS = """SELECT * EXCLUDE (file_row_number) FROM read_parquet($1, hive_partitioning := true, file_row_number := true)
@@ -520,9 +528,6 @@ def _stamp_at_url(con: DuckDBPyConnection, file: str) -> list[Any]:
     return [Place(file).shown, *found]
 
 
-_UNKNOWN_TO_DUCKDB = {".arrow": "ipc", ".feather": "ipc", ".pq": "parquet"}  # suffixes, and Arrow's names of their formats
-
-
 def source_of(
     con: DuckDBPyConnection, source: Any, *, split: bool = False, text: Collection[str] = (), counted: bool = False
 ) -> Source:
@@ -557,12 +562,8 @@ def source_of(
     except LdpError as error:
         refusal = error
     except Exception:  # noqa: BLE001  # DuckDB, Arrow, the file system: messages may quote what is in the file
-        url = isinstance(source, str | os.PathLike) and Place.of(source).is_url
-        there = "is it there, and may you read it? " if url else ""
-        refusal = SourceRefused(
-            f"{_called(source)} cannot be read",
-            f"{there}is it complete, and of the format that its name says? {EXPECTED}",
-        )
+        is_url = isinstance(source, str | os.PathLike) and Place.of(source).is_url
+        refusal = unreadable(_called(source), is_url=is_url)
     refusal.__context__ = refusal.__cause__ = None
     raise refusal.with_traceback(None)
 
@@ -585,9 +586,9 @@ def _called(source: Any) -> str:
 def sql_of(con: DuckDBPyConnection, source: str, columns: Iterable[str] = (), text: Collection[str] = ()) -> str:
     """Return the name of a table, or a path, as the string that ``query_table`` takes, if it exists and has these columns.
 
-    A file that DuckDB cannot read by itself, or whose values it would change, becomes a view of this connection. A path is
-    quoted: otherwise DuckDB could take its suffix for the name of a Python variable of the caller. ``text`` is that of
-    `source_of`.
+    A file that DuckDB cannot read by itself, or whose values it would change, becomes a view of this connection, which no file
+    has the name of. A path is quoted: otherwise DuckDB could take its suffix for the name of a Python variable of the caller.
+    ``text`` is that of `source_of`.
 
     Raises:
         SourceRefused: if it does not exist, cannot be read, or is in a database of another system.
@@ -595,18 +596,23 @@ def sql_of(con: DuckDBPyConnection, source: str, columns: Iterable[str] = (), te
 
     """
     _refuse_address(source)
-    opened, place = source_of(con, source, text=text), Place.of(source)
+    opened = source_of(con, source, text=text)
     opened.check(columns)
-    name = pattern_at(place).text if opened.files else source
-    if opened.kind in ("csv", "json") or opened.differing():
-        con.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {opened.query}")
-    if opened.files and place.path.suffix in _UNKNOWN_TO_DUCKDB:
+    if not opened.files:
+        return text_literal(source)
+    place = pattern_at(Place.of(source))
+    if opened.kind == "parquet" and place.path.suffix == ".parquet" and not opened.differing:
+        return text_literal(quoted(place.text))
+    view = f"{place.text}, as it is"
+    if opened.query:
+        con.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(view)} AS {opened.query}")
+    else:
         from pyarrow.dataset import dataset  # noqa: PLC0415  # slow to import
 
         system = place.files_system() if place.is_url else None
         files = opened.files if system is None else [system._strip_protocol(file) for file in opened.files]
-        con.register(place.text, dataset(files, format=_UNKNOWN_TO_DUCKDB[place.path.suffix], filesystem=system))
-    return text_literal(quoted(name) if opened.files else source)
+        con.register(view, dataset(files, format="ipc", filesystem=system))
+    return text_literal(quoted(view))
 
 
 def _streamed(frame: Any) -> Source:
@@ -629,6 +635,7 @@ def _of_relation(relation: DuckDBPyRelation, cursor: DuckDBPyConnection, rows: b
 
 def _table(con: DuckDBPyConnection, name: str, *, counted: bool) -> Source:
     with cursor_of(con) as cursor:
+        check_unquoted(cursor, name)
         table = cursor.table(name)
         rows = table.aggregate("count(*)").to_arrow_table().column(0)[0].as_py() if counted else None
         names = table.columns

@@ -28,9 +28,9 @@ from ldpsql.cli.options import (
 )
 
 if TYPE_CHECKING:
-    import duckdb
     from duckdb import DuckDBPyConnection
 
+    from ldpsql.errors import LdpError
     from ldpsql.privic import Cycle
 
 
@@ -195,6 +195,7 @@ def privic(
 
     from ldpsql import privic as cycling
     from ldpsql.bulk.sources import sql_of
+    from ldpsql.errors import LdpError
     from ldpsql.quoting import quoted
 
     charge = charge_of(ledger, dataset, part, user)
@@ -215,7 +216,7 @@ def privic(
                 finished=_report_cycle,
                 charge=charge,
             )
-    except duckdb.Error as error:
+    except LdpError as error:
         raise _advised(error, "" if bounds else f"the cells are whole numbers from 0 to {columns * rows - 1}") from None
     write_rows(_rows(finished), form)
     typer.echo(charged_text(charge), err=True)
@@ -224,16 +225,14 @@ def privic(
         typer.echo(f"Wrote {page}", err=True)
 
 
-def _advised(error: duckdb.Error, cells: str) -> Exception:
+def _advised(error: LdpError, cells: str) -> LdpError:
     """Return an error about a location without the rules that other mechanisms take."""
     from ldpsql.errors import MissingValue, OutsideDomain
-    from ldpsql.errors.boundary import of_sql
 
-    ours = of_sql(error)
-    if isinstance(ours, MissingValue):
-        return MissingValue(ours.message, "leave the rows without a place out of the file")
-    if isinstance(ours, OutsideDomain) and cells:
-        return OutsideDomain(ours.message, f"{cells}; --bounds makes them from points")
+    if isinstance(error, MissingValue):
+        return MissingValue(error.message, "leave the rows without a place out of the file")
+    if isinstance(error, OutsideDomain) and cells:
+        return OutsideDomain(error.message, f"{cells}; --bounds makes them from points")
     return error
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
@@ -23,7 +23,9 @@ from duckdb import DuckDBPyConnection, ResourceInUseException, TransactionExcept
 from ldpsql.engine.functions import GUARD_MACRO, MARK
 from ldpsql.errors import ConnectionRefused, Interrupted
 from ldpsql.inference.limits import Limits
-from ldpsql.quoting import quoted
+from ldpsql.quoting import quoted, text_literal
+
+FINDING_FILES = ("home_directory", "file_search_path")  # settings of a connection
 
 
 def duckdb_of(con: Any) -> DuckDBPyConnection:
@@ -104,8 +106,7 @@ class Connections:
         It sees neither temporary tables nor what the statement's own transaction has not committed.
         """
         with self.cursor(catalog) as cursor:
-            if search_path:
-                cursor.execute("SET search_path = ?", [search_path])
+            set_in(cursor, {"search_path": search_path})
             yield cursor
 
 
@@ -274,14 +275,14 @@ def until_stopped(con: DuckDBPyConnection, batches: Iterable[T]) -> Iterator[T]:
 
 
 def cursor_like(con: DuckDBPyConnection) -> DuckDBPyConnection:
-    """Return a cursor with the search path of its connection: a plain cursor of DuckDB forgets USE.
+    """Return a cursor with the search path, the home and the folders of files of its connection: a plain cursor forgets USE.
 
     If a result of the connection is open or its transaction has failed, its search path cannot be read. The cursor then has
     that of a new connection, if all tables are in one schema.
     """
     cursor = con.cursor()
     try:
-        path = _search_path(con)
+        settings = _settings(con)
     except (ResourceInUseException, TransactionException):
         if len(cursor.sql(_SCHEMAS).fetchall()) > 1:
             raise ConnectionRefused(
@@ -289,15 +290,23 @@ def cursor_like(con: DuckDBPyConnection) -> DuckDBPyConnection:
                 "fetch the result or roll back first, or pass con.cursor()",
             ) from None
         return cursor
-    if path:
-        cursor.execute("SET search_path = ?", [path])
+    set_in(cursor, settings)
     return cursor
 
 
-def _search_path(con: DuckDBPyConnection) -> str:
-    """Return the search path of a connection, as soon as no other thread uses it."""
-    ((path,),) = when_free(lambda: con.sql("SELECT current_setting('search_path')").fetchall())
-    return str(path)
+def _settings(con: DuckDBPyConnection) -> dict[str, str]:
+    """Return what a connection finds tables and files by, as soon as no other thread uses it."""
+    names = ("search_path", *FINDING_FILES)
+    query = f"SELECT {', '.join(f'current_setting({text_literal(name)})' for name in names)}"
+    ((*values,),) = when_free(lambda: con.sql(query).fetchall())
+    return dict(zip(names, values, strict=True))
+
+
+def set_in(cursor: DuckDBPyConnection, settings: Mapping[str, str | None]) -> None:
+    """Set in a cursor what is set elsewhere."""
+    for name, value in settings.items():
+        if value:
+            cursor.execute(f"SET {name} = ?", [value])
 
 
 def when_free(read: Callable[[], T]) -> T:

@@ -28,6 +28,7 @@ from ldpsql.names import (
     COMPARED,
     COUNTED_BY,
     FEW,
+    HERE,
     KEPT,
     KEYS,
     LISTED,
@@ -162,7 +163,7 @@ def _over_tables(
     keys = f'{KEYS}("by", [{", ".join(map(text_literal, [*question.fields, "n"]))}])'
     size = f"len({_LOCAL})" if question.lists else f"{PEOPLE}({_LOCAL})"
     source = f"(SELECT asked FROM {_ASKED})"  # noqa: S608  # DuckDB binds a mechanism wherever it is mentioned
-    table_of = f"query({READING}(reports, ldp.{CATALOG_NUMBER}()))"
+    table_of = f"query({READING}(reports, {HERE}()))"
     named = f"any_value({COLUMN_NAME}(report)) AS {_NAME}, any_value({keys}) AS {_KEYS}"
     reports_of = f"FROM {table_of} WHERE (SELECT few FROM {_FEW})"  # noqa: S608
     rows = f"SELECT {counts} AS {_LOCAL}, {named} {reports_of} GROUP BY {_BY}"

@@ -131,9 +131,9 @@ def without_values(error: duckdb.Error, typed: str) -> str | None:
 
 
 def restated(error: duckdb.Error, typed: str) -> Exception:
-    """Return an error of DuckDB without raw values: of the same class if it is about a statement, else one with its kind."""
-    if of_sql(error, typed):
-        return error
+    """Return an error of DuckDB as ours if it is, else without raw values: of the same class if it is about a statement."""
+    if ours := of_sql(error, typed):
+        return ours
     message = without_values(error, typed)
     return type(error)(message) if message is not None else SourceRefused(*withheld_message(error))
 

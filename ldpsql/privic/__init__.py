@@ -20,13 +20,13 @@ from duckdb import DuckDBPyConnection
 from ldpsql.bulk.charging import Charge, Charged, charge_of, return_charge
 from ldpsql.bulk.fingerprints import add_comment
 from ldpsql.bulk.sinks import written_tokens
-from ldpsql.bulk.sources import sql_of
+from ldpsql.bulk.sources import source_of, sql_of
 from ldpsql.domains.columns import plain
 from ldpsql.engine.connections import interruptible, transaction
 from ldpsql.engine.groups import one_thread
 from ldpsql.engine.identity import Identity, digest_of, identity_of, identity_of_statement
 from ldpsql.errors import DataError, DestinationExists, InvalidParameter, NoReports, NotReports
-from ldpsql.errors.boundary import of_sql
+from ldpsql.errors.boundary import of_sql, withheld, without_values
 from ldpsql.estimates.estimate import check_possible
 from ldpsql.estimates.functionals import suspicious
 from ldpsql.estimators.base import IterativeEstimator
@@ -353,6 +353,7 @@ T = TypeVar("T")
 _TAKEN = Values("__ldpsql_value", "temp.main.__ldpsql_source")
 
 
+@withheld
 def collect(
     source: str | pl.DataFrame | pa.Table,
     state: str | Path,
@@ -393,7 +394,7 @@ def collect(
         NoReports: if the source is empty.
         DataError: if the source breaks off. The reason is withheld, because it may quote a value.
         SourceRefused: if the source does not exist or cannot be read.
-        duckdb.Error: with our own message, if a value cannot be perturbed.
+        OutsideDomain, MissingValue: if a value cannot be perturbed.
 
     """
     charge = charge_of(charge)
@@ -422,7 +423,10 @@ def collect(
 def _relation(con: DuckDBPyConnection, source: str | pl.DataFrame | pa.Table) -> str:
     """Return the SQL of a source."""
     if isinstance(source, str):
-        return source if source.startswith("(") else f"query_table({sql_of(con, source)})"
+        if source.startswith("("):
+            return source
+        query = source_of(con, source).query
+        return f"({query})" if query else f"query_table({sql_of(con, source)})"
     con.register("source_of_values", source)
     return quoted("source_of_values")
 
@@ -491,28 +495,16 @@ def _stepped(counts: pa.MapArray, mechanisms: list[PriorMechanism], stop: str) -
 
 
 def _unquoted(read: Callable[[], T]) -> T:
-    """Read the source; withhold the message of an error that may quote it."""
+    """Read the source; replace an error that may quote it."""
     try:
         return read()
     except duckdb.Error as error:
-        if not _may_quote(error):
+        if of_sql(error) or without_values(error, "") is not None:
             raise
-    # Raised outside of the handler, so that the error that quotes is not attached.
     raise DataError(
         "the source could not be read to its end",
         "does it have the column? More is withheld, because it may quote a location",
     )
-
-
-def _may_quote(error: duckdb.Error) -> bool:
-    """Return whether an error may quote lines of a file, values or columns: not if it is ours or about our names only.
-
-    The columns of a CSV file without a header line are named by the first person's values.
-    """
-    if "Candidate bindings" in str(error):
-        return True
-    names_only = isinstance(error, duckdb.BinderException | duckdb.CatalogException | duckdb.IOException)
-    return not names_only and of_sql(error) is None
 
 
 __all__ = ["STEPS", "Cycle", "Step", "Summary", "collect", "full_prior", "start", "step"]
