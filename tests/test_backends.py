@@ -14,8 +14,7 @@ import pytest
 import ldpsql
 from ldpsql.bulk import backends
 from ldpsql.errors import BadCounts, FetchedReports, OtherMechanism, SourceRefused, UnknownName
-from ldpsql.functions import registry
-from ldpsql.registry.documents import fingerprint
+from ldpsql.functions import fingerprint, registry
 from tests.warehouses import CITY, answers, differences, flat_reports, repeated_differences, reports
 
 

@@ -13,7 +13,6 @@ import ldpsql
 from ldpsql import Domain, LdpError
 from ldpsql.errors import InvalidDomain, InvalidParameter, InvalidSpec, MissingValue, OutsideDomain, WrongType
 from ldpsql.functions import registry
-from ldpsql.mechanisms.certified import own_values
 
 Krr: Any = registry().mechanisms["krr"]
 
@@ -73,7 +72,7 @@ def test_the_values_of_a_domain_and_of_its_mechanism_are_in_memory_of_their_own(
     """A source that changes its column afterwards, or a plugin that changes its domain, changes nothing that was certified."""
     column = pa.array([0, 0, 1], pa.int32()).cast(kind)[1:]
     domain = Domain.of(column)
-    own = own_values(domain)
+    own = ldpsql.certify(registry().mechanism({"mechanism": "krr", "epsilon": 1, "domain": domain})).values
     assert isinstance(own, Domain)
     places = [{b.address for b in values.buffers() if b is not None} for values in (column, domain.values, own.values)]
     assert len(set.union(*places)) == sum(map(len, places))

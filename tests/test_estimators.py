@@ -15,8 +15,6 @@ from ldpsql import Estimator, Fit, KeepOrSpread, Likelihood, Mechanism, Status
 from ldpsql.errors import BadCounts, IllConditioned, ImpossibleReport, InvalidParameter, NoReports, NotReports
 from ldpsql.estimators import Floats
 from ldpsql.functions import registry
-from ldpsql.inference.counting import aligned
-from ldpsql.questions import GroupedCounts
 from ldpsql.testing import DenseOperator, check_estimator, estimate_counts, operator_of
 from tests import seeds
 
@@ -277,7 +275,7 @@ def test_no_report_an_impossible_report_and_bad_counts_are_refused() -> None:
     assert "7919" not in str(caught.value)
     for numbers in ([-1], [1.5], [None]):
         with pytest.raises(BadCounts):
-            aligned(GroupedCounts.of(pa.array([0]), pa.array(numbers)), mechanism)
+            ldpsql.estimate(ldpsql.Counts(pa.array([0]), pa.array(numbers)), mechanism)
 
 
 def test_one_report_has_an_estimate_whose_intervals_reach_one_half() -> None:

@@ -35,8 +35,7 @@ from ldpsql.errors import (
 from ldpsql.estimators import Floats
 from ldpsql.functions import registry
 from ldpsql.inference.operators import observed, packed
-from ldpsql.mechanisms import TOTAL, BinBits, KeepOrWindow, SignedBits
-from ldpsql.mechanisms.audit import empirical
+from ldpsql.mechanisms import TOTAL, BinBits, KeepOrWindow, SignedBits, audit
 from ldpsql.pairs import ROW, estimate_key_value, lost_if_geometric
 from ldpsql.questions import Mixed, Perturbed, Repeated, check_ordered
 from ldpsql.testing import certificate, operator_of
@@ -197,7 +196,7 @@ def test_padding_sampling_and_rounding_draw_the_chances_of_the_certificate(
 @pytest.mark.parametrize("padding", [1, 2])
 def test_an_audit_draws_from_sets_and_bounds_epsilon(name: str, padding: int) -> None:
     options = {"bins": 2} if name in BINNED else {}
-    result = empirical(made(name, 4, ["a", "b"], padding=padding, **options), draws=40_000)
+    result = audit.empirical(made(name, 4, ["a", "b"], padding=padding, **options), draws=40_000)
     assert result.passed
     assert 0.5 < result.epsilon_at_least <= 4
     assert result.value.startswith("MAP {'a': ")
@@ -220,7 +219,7 @@ def test_an_audit_sees_sets_that_are_not_drawn_as_certified(name: str, bug: str,
     mechanism = made(name, 4, ["a", "b", "c"], padding=2, **({"bins": 2} if name in BINNED else {}))
     certify(mechanism)
     monkeypatch.setattr(KeyValue, "draw", planted)
-    assert not empirical(mechanism, draws=20_000).passed
+    assert not audit.empirical(mechanism, draws=20_000).passed
 
 
 def test_what_is_for_single_values_refuses_mechanisms_over_pairs() -> None:

@@ -84,9 +84,11 @@ def test_errors_are_those_of_reports_whose_bits_belong_to_one_string() -> None:
 
 
 @pytest.mark.parametrize("changed", [{"k": 0}, {"p": 1.5}, {"f": 1.0}, {"p": 0.75}])
-def test_parameters_that_make_no_collection_are_refused(changed: dict[str, float]) -> None:
+def test_parameters_that_make_no_collection_are_refused(changed: dict[str, float], tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    parameters = pl.DataFrame([{"k": 16, "h": 2, "m": 4, "p": 0.25, "q": 0.75, "f": 0.5} | changed])
     with pytest.raises(InvalidParameter):
-        BloomParameters(**{**vars(SMALL), **changed})
+        ldpsql.rappor_shares(parameters, f"{folder}/counts.csv", f"{folder}/map.csv")
 
 
 @pytest.mark.parametrize("ones", [np.zeros((4, 15)), np.full((4, 16), -1.0), np.full((4, 16), SIZE + 1)])

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -35,7 +35,6 @@ from ldpsql.errors import (
     UnknownName,
     WrongType,
 )
-from ldpsql.estimates.planning import plan_tables
 from ldpsql.functions import fingerprint, registry, text_literal
 from ldpsql.ledger import Ledger, Policy
 from ldpsql.mechanisms import TOTAL, Product, audit, exp_below
@@ -579,9 +578,25 @@ def test_a_value_that_a_whole_row_cannot_have_is_refused_with_its_column(name: s
         mechanism(f"{name}(2, ['a', 'b'])")
 
 
+class Planned(NamedTuple):
+    """A row of ``FROM ldp.plan(...)``."""
+
+    way: str
+    mechanism: str
+    table: str
+    cells: int
+    std_error: float | None
+    l1: float | None
+    best: bool
+
+
+def planned_by_sql(arguments: str) -> list[Planned]:
+    return [Planned(*row) for row in ldpsql.connect().sql(f"FROM ldp.plan({arguments})").fetchall()]
+
+
 def test_a_plan_names_the_way_with_the_smallest_error_and_simulation_agrees() -> None:
     """The mean of the cells' squared errors over their expectation: 31 cells of 40 draws, within a factor of 2."""
-    plans = plan_tables(registry().mechanisms, {"a": 8, "b": 4}, 20_000, "2")
+    plans = planned_by_sql("{a: 8, b: 4}, 20_000, 2")
     assert [plan.best for plan in plans] == [True, *[False] * (len(plans) - 1)]
     assert [plan.l1 or 9.0 for plan in plans] == sorted(plan.l1 or 9.0 for plan in plans)
     texts = {name: f"{name}(2, {{a: [1,2,3,4,5,6,7,8], b: [1,2,3,4]}})" for name in JOINT}
@@ -594,8 +609,7 @@ def test_a_plan_names_the_way_with_the_smallest_error_and_simulation_agrees() ->
 
 
 def test_a_plan_of_margins_allows_for_the_cells_that_are_added_up() -> None:
-    sizes, n = {"a": 4, "b": 3, "c": 2}, 20_000
-    plans = plan_tables(registry().mechanisms, sizes, n, "2", [["a", "b"], ["a", "c"]])
+    n, plans = 20_000, planned_by_sql("{a: 4, b: 3, c: 2}, 20_000, 2, [['a', 'b'], ['a', 'c']]")
     assert {plan.way for plan in plans} == {"split", "one", "joint", "tables"}
     assert all(plan.l1 is None for plan in plans if plan.way == "one")
     for name in JOINT:
@@ -683,7 +697,7 @@ def test_sql_draws_one_column_of_a_row(con: DuckDBPyConnection) -> None:
 
 
 def test_a_plan_of_margins_may_choose_reports_of_one_column() -> None:
-    sizes = {f"c{i}": 20 for i in range(8)}
-    plans = plan_tables(registry().mechanisms, sizes, 50_000, "1", [[name] for name in sizes])
+    names = [f"c{i}" for i in range(8)]
+    plans = planned_by_sql(f"{{{', '.join(f'{name}: 20' for name in names)}}}, 50_000, 1, {[[name] for name in names]}")
     assert plans[0].way == "one"
     assert plans[0].best

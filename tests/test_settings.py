@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -121,7 +122,8 @@ def test_the_constructor_call_in_sql_makes_the_same_mechanism(text: str) -> None
 def test_a_median_has_the_type_of_the_values_however_its_mechanism_is_written(text: str, kind: str) -> None:
     mechanism = registry().mechanism(text)
     with ldpsql.connect(mechanisms={"named": text}) as con:
-        for made in (sql_call(mechanism, con), text_literal(text), "ldp.m.named()"):
+        written = re.sub(r"'(\d[^']+)'", rf"'\1'::{kind}", text).replace("step=", "step := ")
+        for made in (f"ldp.{written}", text_literal(text), "ldp.m.named()"):
             (row,) = con.execute(
                 f"SELECT typeof(ldp.median(NULL, {made}).estimate), ldp.describe({made}).fingerprint"
             ).fetchall()

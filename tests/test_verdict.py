@@ -11,10 +11,10 @@ from duckdb import DuckDBPyConnection
 from scipy.stats import binom
 
 import ldpsql
-from ldpsql.estimates.estimate import Estimates, estimate_counts
 from ldpsql.estimators import Floats
 from ldpsql.functions import registry
-from ldpsql.testing import operator_of
+from ldpsql.questions import Estimates
+from ldpsql.testing import estimate_counts, operator_of
 from tests.seeds import generator
 
 SHAPES: dict[str, Callable[[int], Floats]] = {

@@ -10,8 +10,7 @@ import pytest
 
 import ldpsql
 from ldpsql.errors import OtherMechanism
-from ldpsql.registry.documents import fingerprint
-from ldpsql.registry.registry import registry
+from ldpsql.functions import fingerprint, registry
 from tests import exported
 from tests.warehouses import CITY, answers, differences, flat_reports, repeated_differences, reports
 
