@@ -48,7 +48,7 @@ _HELD = {
 }
 _HELD_WHOLE = r"[+-]?(0|[1-9]\d*)(\.0*)?([eE]\+?\d+)?|0[xXbB][\da-fA-F]+"
 _IN_JSON = {"BOOLEAN": "true|false"}
-_UNLIKE = "NOT regexp_full_match({0}, {1})"
+_UNLIKE = "TRY_CAST({0} AS {1})::VARCHAR IS DISTINCT FROM {0} AND NOT regexp_full_match({0}, {2})"  # few need the pattern
 _LONG = r"""strlen({0}) > 15 AND regexp_full_match({0}, '\s*[+-]?\d+\s*')
     AND coalesce(TRY_CAST({0} AS HUGEINT) <> TRY_CAST({0}::DOUBLE AS HUGEINT), true)"""  # whole numbers that a DOUBLE rounds
 _CHECKED = "CASE WHEN {2} THEN error({3}) ELSE {0}::{1} END AS {0}"
@@ -153,7 +153,7 @@ def _check(kind: FileFormat, column: str, held: str) -> str:
     pattern = _HELD_WHOLE if _WHOLE.fullmatch(held) else (_HELD | (_IN_JSON if kind == "json" else {})).get(held)
     if pattern is None and held != "DOUBLE":
         return ""
-    unlike = _UNLIKE.format(column, text_literal(rf"\s*({pattern})\s*")) if pattern else _LONG.format(column)
+    unlike = _UNLIKE.format(column, held, text_literal(rf"\s*({pattern})\s*")) if pattern else _LONG.format(column)
     return _CHECKED.format(column, held, unlike, text_literal(str(_OTHER)))
 
 
