@@ -174,7 +174,7 @@ def test_tables_counts_and_groups_are_estimated_without_a_mechanism(reports: Duc
     assert ldpsql.estimate(reports.table("reports"), estimator="inv", column="city").estimate.sum() == pytest.approx(1)
     assert ldpsql.estimate_groups(reports, "reports", "out", report="city", keys=["region"]) == 2
     for column in (["Lima"], reports.table("reports").select("city").to_arrow_table()["city"]):
-        with pytest.raises(MechanismUnrecorded):
+        with pytest.raises(MechanismUnrecorded, match="mechanism=m"):
             ldpsql.estimate(column)
 
 

@@ -34,7 +34,7 @@ _FURTHER = re.compile(rf', ?"{RECORD}')  # a record that is not the first field 
 _FIELD = re.compile(rf'[(,] ?(?:(\w+)|"((?:[^"]|"")*)") STRUCT\({_RECORDED.pattern} ')
 _SAID = 200  # characters of a mechanism in a message
 _UNRECORDED = "nothing says which mechanism drew these reports"
-_NAME_IT = "pass the mechanism that drew them, such as ldp.estimate(reports, city, m), on the command line with -m"
+_NAME_IT = "pass the mechanism that drew them: ldp.estimate(reports, city, m), in Python mechanism=m, on the command line -m m"
 
 Fingerprints: TypeAlias = frozenset[str]  # lines of text, one for each mechanism that drew reports of a column
 NONE: Fingerprints = frozenset()
