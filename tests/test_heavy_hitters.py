@@ -200,10 +200,10 @@ def test_no_message_or_traceback_holds_a_raw_value(con: duckdb.DuckDBPyConnectio
             ldpsql.perturb([raw], LETTERS)
         frames, at = [], refused.value.__traceback__
         while at:
-            frames.append(str(at.tb_frame.f_locals) if "ldpsql" in at.tb_frame.f_code.co_filename else "")
+            frames += [str(at.tb_frame.f_locals)] * (at.tb_frame.f_code.co_filename != __file__)
             at = at.tb_next
         assert raw not in str(refused.value)
-        assert not any(raw in frame for frame in frames if "test_heavy" not in frame)
+        assert not any(raw in frame for frame in frames)
 
 
 # The domain
