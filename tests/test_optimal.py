@@ -223,6 +223,15 @@ def test_a_certified_channel_of_many_values_is_near_the_bound(size: int, columns
     assert lost < after_the_best_answer(enumerated(exponential).probabilities, cost)
 
 
+@pytest.mark.slow
+def test_the_tolerance_of_the_solver_does_not_grow_from_each_value_of_a_line_to_the_next() -> None:
+    prior = [1 / (x + 3) for x in range(200)]
+    spec = {"mechanism": "optimal_metric", "epsilon": "0.0754", "domain": list(range(200)), "prior": prior, "columns": 200}
+    mechanism: Any = registry().mechanism(spec)
+    lost, bound = mechanism.bounds()
+    assert bound <= lost <= bound * (1 + 2e-4)
+
+
 def test_steps_that_only_move_the_rounding_of_the_bound_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """With an uneven prior the bound stays 4e-5 below the loss, however many steps follow the first thirty."""
     solved = Mock(wraps=np.linalg.solve)  # twice a step

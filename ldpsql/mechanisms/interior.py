@@ -72,7 +72,7 @@ def least_loss(costs: Floats, far: Floats, epsilon: float) -> tuple[Floats, floa
     most = np.exp((1 - _SLACK) * epsilon * far)
     lowered, raised = ([(most * row).min(axis=1) for row in now.table], [(row / most).max(axis=1) for row in now.table])
     near = np.column_stack([*lowered, *raised, 1.0 / most, np.ones(len(most))])  # with the steepest columns
-    return private(mixture(near, costs, pairs.shortened(far)), most, costs), scale * bound
+    return private(mixture(near, costs, most), most, costs), scale * bound
 
 
 @dataclass(frozen=True)
@@ -102,15 +102,6 @@ class Pairs:
             near[x, x] = False
         first, second = np.nonzero(near)
         return cls(len(far), first, second, np.exp(epsilon * far[first, second]))
-
-    def shortened(self, far: Floats) -> Self:
-        """Return the same pairs with ratios from which those of all pairs follow, with some room."""
-        from scipy.sparse.csgraph import shortest_path  # noqa: PLC0415
-
-        edges = np.zeros_like(far)
-        edges[self.first, self.second] = far[self.first, self.second]
-        longer = (shortest_path(edges) / np.where(far > 0, far, np.inf)).max()
-        return replace(self, most=self.most ** ((1 - _SLACK) / longer))
 
     def left(self, table: Floats) -> Floats:
         """Return by how much each report and pair keeps the ratio."""
@@ -367,26 +358,29 @@ def inverted(matrix: Floats) -> Floats:
     return np.asarray((half + np.tril(half, -1).T) * scale * scale[:, None])
 
 
-def mixture(columns: Floats, costs: Floats, pairs: Pairs) -> Floats:
+def mixture(columns: Floats, costs: Floats, most: Floats) -> Floats:
     """Return the cheapest channel, to the solver's tolerance, that is a sum of columns, each for its cheapest report.
 
-    What these leave of 1 goes to the report that is cheapest for all values, and keeps the ratios of the pairs.
+    What these leave of 1 goes to the report that is cheapest for all values, and keeps the ratios ``most`` of all pairs: from
+    those of neighbours alone the solver's tolerance would grow with each step to the next.
     """
     from scipy.optimize import linprog  # noqa: PLC0415  # slow to import
     from scipy.sparse import coo_array, eye_array, hstack  # noqa: PLC0415
 
     columns = columns / columns.mean(axis=0)
-    each, rest, row = costs.T @ columns, costs[:, costs.sum(axis=0).argmin()], np.arange(len(pairs.most))
+    each, rest = costs.T @ columns, costs[:, costs.sum(axis=0).argmin()]
+    first, second = np.nonzero(~np.eye(len(most), dtype=bool))
+    row = np.arange(len(first))
     ratios = coo_array(
-        (np.append(np.ones(len(row)), -pairs.most), (np.tile(row, 2), np.append(pairs.first, pairs.second))),
-        shape=(len(row), pairs.size),
+        (np.append(np.ones(len(row)), -most[first, second]), (np.tile(row, 2), np.append(first, second))),
+        shape=(len(row), len(most)),
     )
     solved = linprog(
         np.append(each.min(axis=0), rest),
         A_ub=hstack([coo_array((len(row), columns.shape[1])), ratios]).tocsr(),
         b_ub=np.zeros(len(row)),
-        A_eq=hstack([columns, eye_array(pairs.size)]).tocsr(),
-        b_eq=np.ones(pairs.size),
+        A_eq=hstack([columns, eye_array(len(most))]).tocsr(),
+        b_eq=np.ones(len(most)),
         method="highs-ds",
     )
     if solved.x is None:

