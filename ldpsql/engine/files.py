@@ -19,7 +19,7 @@ from ldpsql.caches import ByteCache
 from ldpsql.engine.connections import CONNECTIONS, FINDING_FILES, cursor_of, set_in
 from ldpsql.engine.functions import struct_text
 from ldpsql.engine.identity import split
-from ldpsql.errors import SourceRefused
+from ldpsql.errors import InvalidParameter, SourceRefused
 from ldpsql.errors.boundary import replaced
 from ldpsql.places import Place, pattern_of
 from ldpsql.quoting import quoted, text_literal
@@ -259,6 +259,8 @@ def query_of(cursor: DuckDBPyConnection, name: str) -> str:
 def reading(name: str, here: Sequence[str | None]) -> str:
     """Return the query of `query_of`; ``here`` has the number of the catalog of ldpsql, and the settings `FINDING_FILES`."""
     catalog, *settings = here
-    with CONNECTIONS.cursor_at(int(catalog or 0), "") as cursor:
+    if len(settings) != len(FINDING_FILES) or catalog is None or not catalog.isdecimal():
+        raise InvalidParameter("this function needs the settings of a connection", "call those of ldp, which it is a part of")
+    with CONNECTIONS.cursor_at(int(catalog), "") as cursor:
         set_in(cursor, dict(zip(FINDING_FILES, settings, strict=True)))
         return query_of(cursor, name)

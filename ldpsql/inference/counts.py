@@ -54,8 +54,8 @@ class GroupedCounts:
 
     def __post_init__(self) -> None:
         """Refuse what DuckDB writes into a CSV file for reports with a record."""
-        first = self.reports[0].as_py() if len(self.reports) else None
-        if isinstance(first, str) and first.startswith(_WRITTEN_OUT):
+        text = pa.types.is_string(self.reports.type) and len(self.reports)
+        if text and (self.reports[0].as_py() or "").startswith(_WRITTEN_OUT):
             raise ImpossibleReport(
                 "the reports are text that a file such as CSV made of recorded reports",
                 "write Parquet, which keeps the record, or only the reports: SELECT struct_extract_at(city, 1) AS city",
