@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ldpsql.domains.columns import RECORD, as_numbers, distinct, plain, taken
+from ldpsql.domains.columns import RECORD, as_numbers, distinct, family, plain, taken
 from ldpsql.errors import BadCounts, ImpossibleReport
 from ldpsql.inference.operators import Floats
 from ldpsql.reports import of_octets
@@ -54,7 +54,7 @@ class GroupedCounts:
 
     def __post_init__(self) -> None:
         """Refuse what DuckDB writes into a CSV file for reports with a record."""
-        text = pa.types.is_string(self.reports.type) and len(self.reports)
+        text = len(self.reports) and family(self.reports.type) == "text"
         if text and (self.reports[0].as_py() or "").startswith(_WRITTEN_OUT):
             raise ImpossibleReport(
                 "the reports are text that a file such as CSV made of recorded reports",
